@@ -1,4 +1,4 @@
-"""Exceptions that users can meet. A message is one sentence: whose, what is wrong, what to do.
+"""Exceptions that users can meet, and the form of every message: `NAME: problem; remedy`.
 
 Waifu2xError ├── ModelError a model file or folder ├── ImageError a picture that cannot be read or
 handled ├── BackendError a backend or device that is missing or cannot do what was asked │ ├──
@@ -14,16 +14,65 @@ program
 
 from __future__ import annotations
 
-LESS_MEMORY = "use a smaller scale, or -m upconv_7, which needs a sixth of cunet's memory"
-"""Advice for messages about too little memory."""
+import copy
+from typing import TypeVar
+
+_Error = TypeVar("_Error", bound="Waifu2xError")
+LESS_MEMORY = "use a smaller scale, or the model upconv_7, which needs a sixth of cunet's memory"
+"""The remedy of messages about too little memory."""
+
+
+class Sentence(str):
+    """A message as one line, `problem; remedy`, that knows its two parts."""
+
+    problem: str
+    """Begins with the name of the file or device that it is about, if there is one."""
+    remedy: str
+    """An imperative, or empty."""
+
+    def __new__(cls, problem: object, remedy: str = "") -> Sentence:
+        """Joins both parts, with their invisible characters escaped. A `Sentence` is both."""
+        if isinstance(problem, Sentence):
+            remedy, problem = problem.remedy, problem.problem
+        told, advice = printable(str(problem)), printable(remedy)
+        sentence = super().__new__(cls, f"{told}; {advice}" if advice else told)
+        sentence.problem, sentence.remedy = told, advice
+        return sentence
+
+    def __reduce__(self) -> tuple[type[Sentence], tuple[str, str]]:
+        return type(self), (self.problem, self.remedy)
+
+    def of(self, name: object) -> Sentence:
+        """Returns the sentence with a name before it."""
+        return Sentence(f"{name}: {self.problem}", self.remedy)
 
 
 class Waifu2xError(Exception):
-    """Base of every error that this package raises on purpose. Its text is one line that a terminal
-    can show, whichever characters the names in it have."""
+    """Base of every error that this package raises on purpose. Its text is a `Sentence`: one line
+    that a terminal can show, whichever characters the names in it have."""
+
+    def __init__(self, problem: object = "", remedy: str = "") -> None:
+        """`problem` begins with the name of what it is about, `remedy` with an imperative. A
+        `Sentence` has both."""
+        if isinstance(problem, Sentence):
+            remedy, problem = problem.remedy, problem.problem
+        super().__init__(problem, remedy)
+        self.problem = str(problem)
+        self.remedy = remedy
+
+    @property
+    def sentence(self) -> Sentence:
+        """The whole message."""
+        return Sentence(self.problem, self.remedy)
+
+    def of(self: _Error, name: object) -> _Error:
+        """Returns an equal error whose message begins with a name."""
+        named = copy.copy(self)
+        named.problem = f"{name}: {self.problem}"
+        return named
 
     def __str__(self) -> str:
-        return printable(super().__str__())
+        return str(self.sentence)
 
 
 class ModelError(Waifu2xError):
@@ -57,15 +106,8 @@ class DeviceMemoryError(BackendError):
 class DeviceError(BackendError):
     """A device has stopped working, or cannot be opened: nothing runs on it in this process."""
 
-    def __init__(self, fault: str, remedy: str = "use another backend") -> None:
-        """The message is `fault` and `remedy`."""
-        super().__init__(f"{fault}: {remedy}")
-        self.fault = fault
-        self.remedy = remedy
-
-    def __reduce__(self) -> tuple[type[DeviceError], tuple[str, str]]:
-        # Pickling would otherwise call the class with the message.
-        return type(self), (self.fault, self.remedy)
+    def __init__(self, problem: object, remedy: str = "use another backend") -> None:
+        super().__init__(problem, remedy)
 
 
 class StoreError(Waifu2xError):
@@ -84,41 +126,40 @@ class ExistsError(OutputError):
     """The file of a result is there already, and is not to be replaced."""
 
     def __init__(self, path: object, remedy: str = "use --overwrite or --skip-existing") -> None:
-        """The message is `path` and `remedy`."""
-        super().__init__(f"{path}: exists already: {remedy}")
+        """`path` is the file's."""
+        super().__init__(f"{path}: it exists already", remedy)
+        self.args = (str(path), remedy)  # a copy in another process is made of them
         self.path = str(path)
-        self.remedy = remedy
 
-    def __reduce__(self) -> tuple[type[ExistsError], tuple[str, str]]:
-        return type(self), (self.path, self.remedy)
+
+_REPORT = "report it, with what `--verbose` adds and what `waifu2x --version -v` says"
 
 
 class FaultError(Waifu2xError):
     """A fault of this program, in a process whose traceback is seen in a log alone, with
     --verbose."""
 
-    def __init__(self, what: str) -> None:
-        """The message is `what` and how to report it."""
-        super().__init__(
-            f"{what}: this is a fault of waifu2x: please report it, with what `--verbose` adds and "
-            "what `waifu2x --version -v` says"
-        )
-        self.what = what
-
-    def __reduce__(self) -> tuple[type[FaultError], tuple[str]]:
-        return type(self), (self.what,)
+    def __init__(self, problem: object) -> None:
+        super().__init__(f"{problem}: this is a fault of waifu2x", _REPORT)
+        self.args = (problem,)  # a copy in another process is made of it
 
 
-def shortage(error: BaseException) -> str:
-    """Returns what the system has refused, and what to do, if an error of Python says that; else an
-    empty text. A library that was there at the start is missing for lack of memory, mostly."""
+def shortage(error: BaseException) -> Sentence | None:
+    """Returns what the system has refused, and what to do, if an error of Python says that. A
+    library that was there at the start is missing for lack of memory, mostly."""
     if isinstance(error, RuntimeError) and "start new thread" in str(error):
-        return "no thread can be started: free some memory, or allow more (ulimit -u, ulimit -v)"
+        return Sentence(
+            "no thread can be started", "free some memory, or allow more (ulimit -u, ulimit -v)"
+        )
     if isinstance(error, EOFError):  # the process that starts others has ended
-        return "no process can be started: free some memory, or allow more files (ulimit -n)"
+        return Sentence(
+            "no process can be started", "free some memory, or allow more files (ulimit -n)"
+        )
     if isinstance(error, ImportError):
-        return f"a library cannot be loaded: {error}: free some memory, or install it again"
-    return ""
+        return Sentence(
+            f"a library cannot be loaded: {error}", "free some memory, or install it again"
+        )
+    return None
 
 
 def printable(message: str) -> str:

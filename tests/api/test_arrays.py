@@ -120,9 +120,9 @@ def test_a_tensor_that_its_library_keeps(upscaler: Upscaler) -> None:
         (FLOATS * 65535, "0 to 65535: divide it by 65535 if it holds"),
         (FLOATS * 2 - 1, r"-1 to 1: use \(array \+ 1\) / 2 if it holds -1 to 1"),
         (FLOATS * 1.1, r"0 to 1.1: clip it first, as numpy.clip\(array, 0, 1\) does"),
-        (np.where(FLOATS > 0.5, np.nan, FLOATS), "but got NaN: replace it first, as numpy.nan_to"),
-        (np.where(FLOATS > 0.5, np.inf, FLOATS), "but got infinity: replace it first"),
-        (np.where(FLOATS > 0.5, -np.inf, FLOATS), "but got infinity: replace it first"),
+        (np.where(FLOATS > 0.5, np.nan, FLOATS), "but got NaN; replace it first, as numpy.nan_to"),
+        (np.where(FLOATS > 0.5, np.inf, FLOATS), "but got infinity; replace it first"),
+        (np.where(FLOATS > 0.5, -np.inf, FLOATS), "but got infinity; replace it first"),
     ],
 )
 def test_what_cannot_be_a_picture(upscaler: Upscaler, image: Any, message: str) -> None:

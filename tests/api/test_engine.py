@@ -235,9 +235,9 @@ def test_a_closed_engine_says_so(engine: Engine, fake: FakeBackend) -> None:
     assert fake.is_closed
     assert not fake.open
     for work in (partial(engine.network, [A]), partial(lease.run, Call(PIXELS, np.uint8))):
-        with pytest.raises(BackendError, match="this engine is closed: open a new one"):
+        with pytest.raises(BackendError, match="this engine is closed; open a new one"):
             work()
-    with pytest.raises(BackendError, match="this engine is closed: open a new one"):
+    with pytest.raises(BackendError, match="this engine is closed; open a new one"):
         Upscaler(width=9, model="vgg_7", engine=engine)
     lease.close()
 

@@ -160,12 +160,12 @@ def test_a_target_is_replaced_only_where_that_is_asked_for(
 ) -> None:
     deep_png(folder / "a.png")
     (folder / "b.png").write_bytes(b"precious")
-    with pytest.raises(ExistsError, match=r"b\.png: exists already: use overwrite=True$"):
+    with pytest.raises(ExistsError, match=r"b\.png: it exists already; use overwrite=True$"):
         upscaler.upscale_file("a.png", "b.png")
     assert (folder / "b.png").read_bytes() == b"precious"
     upscaler.upscale_file("a.png", "b.png", overwrite=True)
     assert (folder / "b.png").read_bytes() != b"precious"
-    with pytest.raises(OutputError, match=r"a\.png: is an input itself: choose another output"):
+    with pytest.raises(OutputError, match=r"a\.png: it is an input itself; choose another output"):
         upscaler.upscale_file("a.png", "a.png", overwrite=True)
 
 
@@ -259,12 +259,12 @@ def test_a_file_called_minus_is_a_file(folder: Path, upscaler: Upscaler) -> None
 @pytest.mark.parametrize(
     ("target", "options", "error", "message"),
     [
-        ("b", {}, OutputError, r"^b: its name says no format: end it in \.png, say, or use format"),
+        ("b", {}, OutputError, r"^b: its name says no format; end it in \.png, say, or use format"),
         ("b.docx", {}, OutputError, r"^b\.docx: its name says no format"),
-        ("b.cbz", {}, OutputError, r"^b\.cbz: an archive is made of an archive: a\.png is none"),
+        ("b.cbz", {}, OutputError, r"^b\.cbz: an archive can be made of an archive only"),
         ("b.png", {"format": "jpg"}, ValueError, r"^format 'jpg' contradicts the name b\.png"),
         ("b", {"format": "psd"}, ValueError, "^Expected a format of 'png', .*, but got 'psd'"),
-        ("b.png", {"quality": 90}, ValueError, "^quality is for jpg, .*; png is lossless"),
+        ("b.png", {"quality": 90}, ValueError, "^quality is for jpg, .*, and png is lossless"),
         ("b.jpg", {"quality": 101}, ValueError, "^Expected a quality from 1 to 100, .* got 101"),
         ("b.jpg", {"compression": "best"}, ValueError, "^compression is for png"),
         ("b.png", {"compression": "more"}, ValueError, "^Expected a compression of 'fast', "),
@@ -296,7 +296,7 @@ def test_a_missing_encoder_is_found_before_the_work(
     deep_png(folder / "a.png")
     monkeypatch.setitem(sys.modules, "pillow_heif", None)
     parts: list[float] = []
-    with pytest.raises(OutputError, match=r"^b\.heic: HEIF needs a plugin: pip install "):
+    with pytest.raises(OutputError, match=r"^b\.heic: HEIF needs a plugin; run `pip install "):
         upscaler.upscale_file("a.png", "b.heic", on_progress=parts.append)
     assert not parts
 
@@ -313,7 +313,7 @@ def test_a_source_that_is_not_there_opens_no_device(monkeypatch: pytest.MonkeyPa
 def test_a_closed_upscaler_makes_no_file(folder: Path, upscaler: Upscaler) -> None:
     deep_png(folder / "a.png")
     upscaler.close()
-    with pytest.raises(BackendError, match="this upscaler is closed: make a new one"):
+    with pytest.raises(BackendError, match="this upscaler is closed; make a new one"):
         upscaler.upscale_file("a.png", "b.png")
 
 

@@ -112,8 +112,8 @@ def test_a_forked_process_may_use_the_processor() -> None:
 def test_a_forked_process_is_told_that_it_has_no_device(opencl_device: Any) -> None:
     inherited, own = forked("opencl")
     assert inherited.endswith(
-        ": was opened before this process was forked: start it with the method spawn, and open an"
-        " engine there"
+        ": it was opened before this process was forked; start it with the method spawn, and"
+        " open an engine there"
     )
     assert own.startswith("backend opencl cannot be used in a process that was forked after it wa")
 
@@ -125,7 +125,7 @@ def test_devices_are_those_of_the_command() -> None:
         if device.backend in ("cpu", "numpy"):
             with Engine(device.backend, device.number) as engine:
                 assert engine.backend.device.name == device.name
-    with pytest.raises(BackendError, match="unknown backend 'metal': choose one of cuda, opencl"):
+    with pytest.raises(BackendError, match="unknown backend 'metal'; choose one of cuda, opencl"):
         waifu2x.list_devices("metal")
 
 

@@ -256,9 +256,9 @@ def test_what_lies_under_transparent_pixels_does_not_show() -> None:
         (np.zeros((4, 4, 3), np.float64), "Expected uint8, uint16 or float32, but got float64"),
         (
             np.full((4, 4, 3), np.nan, np.float32),
-            r"Expected float32 in \[0, 1\], but got NaN: replace it first",
+            r"Expected float32 in \[0, 1\], but got NaN; replace it first",
         ),
-        (np.full((2, 4, 4, 3), [0, 1, np.inf], np.float32), "but got infinity: replace it"),
+        (np.full((2, 4, 4, 3), [0, 1, np.inf], np.float32), "but got infinity; replace it"),
         (np.full((4, 4), -0.5, np.float32), "but got -0.5 to -0.5"),
         (np.zeros((0, 4, 4, 3), np.uint8), "Expected at least one pixel"),
         (Image.new("RGB", (0, 5)), "the picture: it has no pixels: its size is 0x5"),
@@ -374,7 +374,7 @@ def test_one_upscaler_for_pictures_that_need_other_networks(drawn: NDArray[np.ui
             result = upscaler(pixels, on_progress=parts.append)
             assert max(result.shape[:2]) == 40
             assert sum(parts) == pytest.approx(1.0)
-        with pytest.raises(waifu2x.ImageError, match="of 1x1 would grow 40 times: ask for at most"):
+        with pytest.raises(waifu2x.ImageError, match="of 1x1 would grow 40 times; ask for at most"):
             upscaler(drawn[:1, :1])
 
 
@@ -430,7 +430,7 @@ def test_a_closed_upscaler_says_so(drawn: NDArray[np.uint8]) -> None:
     with Upscaler(model="vgg_7") as upscaler:
         upscaler(drawn[40:60, 50:80])
     upscaler.close()
-    with pytest.raises(waifu2x.BackendError, match="this upscaler is closed: make a new one"):
+    with pytest.raises(waifu2x.BackendError, match="this upscaler is closed; make a new one"):
         upscaler(drawn[40:60, 50:80])
 
 
@@ -447,7 +447,7 @@ def test_skipped_backends_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     with Upscaler(model="vgg_7") as upscaler:
         assert upscaler.engine.backend.name == "numpy"
         (reason,) = upscaler.notices
-    assert reason == "backend cpu needs the package numba: run `pip install waifu2x-kernels`"
+    assert reason == "backend cpu needs the package numba; run `pip install waifu2x-kernels`"
 
 
 def test_threads_may_share_an_upscaler(drawn: NDArray[np.uint8]) -> None:

@@ -616,7 +616,7 @@ def test_closing_waits_for_pictures_and_ends_all_others(backend: Backend) -> Non
         np.testing.assert_array_equal(result.result(20), expected)
         closed.result(20)
     for _ in range(2):
-        with pytest.raises(BackendError, match="closed: open a new one"):
+        with pytest.raises(BackendError, match="closed; open a new one"):
             network.run(Call(pixels, np.uint8))
         own.close()
 
@@ -852,7 +852,7 @@ def test_memory_for_kept_maps_changes_no_bit(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_unknown_backend_is_a_sentence() -> None:
     with pytest.raises(
-        BackendError, match="unknown backend 'vulkan': choose one of cuda, opencl, cpu, numpy"
+        BackendError, match="unknown backend 'vulkan'; choose one of cuda, opencl, cpu, numpy"
     ):
         open_backend("vulkan")
 
@@ -873,7 +873,7 @@ def test_a_missing_library_names_the_remedy(monkeypatch: pytest.MonkeyPatch, nam
             "backend cpu needs the package numba.core"
         ]
         return
-    with pytest.raises(UnavailableError, match=r"needs the package numba.core: run `pip install"):
+    with pytest.raises(UnavailableError, match=r"needs the package numba.core; run `pip install"):
         open_backend("cpu")
 
 

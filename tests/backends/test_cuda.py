@@ -897,7 +897,7 @@ def test_a_warm_start_needs_no_compiler(fake_nvcc: Path, monkeypatch: pytest.Mon
     assert cached.has_kept()
     reason = (
         r"lacks a kernel: its kernels are compiled once, by NVRTC for CUDA 12.4 or older, which is"
-        r" not here: run `pip install 'waifu2x-kernels\[cuda\]'`, or use another backend$"
+        r" not here; run `pip install 'waifu2x-kernels\[cuda\]'`, or use another backend$"
     )
     for stem, chosen, capability in (
         ("tensor_first", {"A": 2}, (8, 0)),

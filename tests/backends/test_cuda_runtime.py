@@ -733,7 +733,7 @@ def test_without_compiler_and_kernels_there_is_no_backend(
     monkeypatch.setattr(cached, "find", lambda version: None)
     for call in (cuda.devices, lambda: cuda.create(0)):
         with pytest.raises(
-            NotInstalledError, match=r"no kernels yet: .* run `pip install 'waifu2x"
+            NotInstalledError, match=r"no kernels yet: .*; run `pip install 'waifu2x"
         ):
             call()
     skipped: list[str] = []

@@ -243,7 +243,7 @@ def test_auto_passes_over_a_device_that_cannot_be_opened(
     told: list[str] = []
     chosen: Any = open_backend("auto", on_skip=told.append)
     assert chosen is second
-    assert told == ["Device of first: cannot be opened: use another backend"]
+    assert told == ["Device of first: cannot be opened; use another backend"]
     with pytest.raises(DeviceError):
         open_backend("first")
 
@@ -326,7 +326,7 @@ def test_one_picture_goes_on_with_the_next_backend(
     again = ["upscale", "--overwrite", source, target, "--backend", "cuda"]
     done = CliRunner().invoke(cli, again)
     assert done.exit_code == 1
-    assert done.stderr == "Error: Device of cuda: stopped: use another backend\n"
+    assert done.stderr == "Error: Device of cuda: stopped; use another backend\n"
 
 
 BROKEN = """

@@ -230,7 +230,7 @@ def test_1x1_products_of_every_form() -> None:
 def test_a_processor_without_them_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(isa, "VECTOR", isa._UNITS["portable"])
     backend = open_backend("cpu")
-    with pytest.raises(BackendError, match="no precision int16 on this processor: use auto or fp"):
+    with pytest.raises(BackendError, match="no precision int16 on this processor; use auto or fp"):
         backend.compile(model_set.find("vgg_7/art").models(2, None), "int16")
     backend.close()
 

@@ -147,7 +147,7 @@ def test_sizes_that_make_no_sense(run: Run, arguments: list[str], message: str) 
 
 def test_a_picture_that_would_grow_too_much(run: Run) -> None:
     result = run("upscale", "-m", tiny(), "--width", "400", "a.png", "b.png")
-    assert_one_line_error(result, "a.png: a picture of 12x8 would grow 33.33 times: ask for at")
+    assert_one_line_error(result, "a.png: a picture of 12x8 would grow 33.33 times; ask for at")
     assert not Path("b.png").exists()
 
 
@@ -173,7 +173,7 @@ def test_large_pictures_keep_their_files(run: Run) -> None:
         np.asarray(load("out/other.png")), np.asarray(load("in/other.jpg"))
     )
     result = run("upscale", "-m", tiny(), "--min-size", "5", "in/large.png", "out/large.png")
-    assert_one_line_error(result, "out/large.png: exists already")
+    assert_one_line_error(result, "out/large.png: it exists already")
     result = run(
         "upscale", "-m", tiny(), "--min-size", "5", "--overwrite", "in/large.png", "out/small.png"
     )
@@ -308,8 +308,8 @@ def test_bad_pictures(run: Run, kind: str, message: str) -> None:
     ("arguments", "message"),
     [
         (["a.png", "nowhere/b.png"], "nowhere: no such folder: make it first"),
-        (["a.png", "a.png", "--overwrite"], "a.png: is an input itself"),
-        (["a.png", "there.png"], "there.png: exists already: use --overwrite"),
+        (["a.png", "a.png", "--overwrite"], "a.png: it is an input itself"),
+        (["a.png", "there.png"], "there.png: it exists already; use --overwrite"),
         (["-m", "nothing", "a.png", "b.png"], "nothing: no such model"),
         (["-m", "a.png", "a.png", "b.png"], "a.png: not a model file: expected"),
         (["-m", "folder.png", "a.png", "b.png"], "folder.png: no model files here"),
@@ -516,8 +516,8 @@ def test_overwriting_keeps_the_mode(run: Run) -> None:
 
 def test_closed_streams(run: Run) -> None:
     for arguments, redirection, message in (
-        ("a.png -", ">&-", "standard output: is closed"),
-        ("- b.png", "<&-", "standard input: is closed"),
+        ("a.png -", ">&-", "standard output: it is closed"),
+        ("- b.png", "<&-", "standard input: it is closed"),
     ):
         command = f"{sys.executable} -m waifu2x upscale {arguments} {redirection}"
         done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
@@ -789,8 +789,8 @@ def test_backends_that_most_machines_lack_are_no_news(
     caplog.set_level(logging.DEBUG)
     call = ["upscale", "-m", tiny(), "--overwrite", "a.png", "b.png"]
     assert (run(*call).stderr, reason.args[0] in caplog.text) == ("", True)
-    reason = DeviceError("OpenCL device 0: does not answer")
-    assert "OpenCL device 0: does not answer" in run(*call).stderr
+    reason = DeviceError("OpenCL device 0: it does not answer")
+    assert "OpenCL device 0: it does not answer" in run(*call).stderr
     assert run(*call, "--quiet").stderr == ""
 
 
@@ -835,7 +835,7 @@ def test_a_processor_without_numba_is_a_sentence(command: str, tmp_path: Path) -
         text=True,
         check=False,
     )
-    said = "needs the package llvmlite: run `pip install waifu2x-kernels`"
+    said = "needs the package llvmlite; run `pip install waifu2x-kernels`"
     assert said in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
 

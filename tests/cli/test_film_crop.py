@@ -85,7 +85,7 @@ def test_bars_are_said_and_cropped_by_choice(
     barred("in.mkv", bars, codec)
     crop = by_cropdetect("in.mkv")
     result = run("in.mkv", "whole.mkv")
-    message = f"in.mkv has black bars ({told}): --crop {crop} removes them\n"
+    message = f"in.mkv: it has black bars ({told}); use --crop {crop} to remove them\n"
     assert (result.exit_code, result.stderr) == (0, message)
     assert pictures_of(Path("whole.mkv"))[1][0][0].shape == (2 * HEIGHT, 2 * WIDTH)
     for name, words in (("auto", "auto"), ("named", crop)):
@@ -113,7 +113,7 @@ def test_black_frames_and_night_are_no_bars(run: Run) -> None:
         result = run(name, f"out-{name}")
         assert (result.exit_code, result.stderr) == (0, "")
     result = run("--crop", "auto", "plain.mkv", "auto.mkv")
-    told = "plain.mkv: no black bars found: nothing is cropped\n"
+    told = "plain.mkv: it has no black bars, so nothing is cropped\n"
     assert (result.exit_code, result.stderr) == (0, told)
 
 

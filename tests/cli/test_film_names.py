@@ -84,7 +84,7 @@ def test_a_folder_of_films(run: Run) -> None:
     assert made("season") == wanted
     again = run("season")  # results are not enlarged again
     assert again.exit_code == 1
-    assert again.stderr.count("exists already: use --overwrite") == 2
+    assert again.stderr.count("exists already; use --overwrite") == 2
     assert made("season") == wanted
 
 
@@ -93,7 +93,7 @@ def test_a_bad_film_does_not_stop_the_others(run: Run) -> None:
     Path("a.mkv").write_text("just text")
     result = run("--json", "a.mkv", "nowhere.mkv", "b.mkv", "large/")
     assert result.exit_code == 1
-    assert "a.mkv: is not a film that can be read" in result.stderr
+    assert "a.mkv: it is not a film that can be read" in result.stderr
     assert "nowhere.mkv: cannot read: no such file" in result.stderr
     assert made("large") == {"b.mkv"}
     told = [json.loads(line) for line in result.stdout.splitlines()]
@@ -131,7 +131,7 @@ def test_frames_of_an_earlier_film_do_not_lengthen_this_one(run: Run) -> None:
     film("a.mkv")
     pictures("out", range(1000, 1003), "{:04}.png")
     refused = run("a.mkv", "out/%04d.png")
-    message = "Error: out/1000.png: exists already: use --overwrite, or other names\n"
+    message = "Error: out/1000.png: it exists already; use --overwrite, or other names\n"
     assert (refused.exit_code, refused.stderr) == (1, message)
     assert run("--overwrite", "a.mkv", "out/%04d.png").exit_code == 0
     assert made("out") == {"0001.png", "0002.png", "0003.png", "timestamps.txt"}
@@ -139,19 +139,19 @@ def test_frames_of_an_earlier_film_do_not_lengthen_this_one(run: Run) -> None:
 
 MISTAKES = [
     ("", 2, "IN... [OUT|DIR/] is missing: `waifu2x video IN... [OUT|DIR/]`."),
-    ("a.mkv a.mkv new/", 2, "a.mkv: is named twice."),
+    ("a.mkv a.mkv new/", 2, "a.mkv: it is named twice."),
     ("a.mkv b/a.mkv new/", 2, "a.mkv and b/a.mkv would both become new/a.mkv: use two folders."),
     ("a.mkv b/a.mkv c.mkv", 2,
      "There are 3 names: for several films, end with a folder for the results."),
     ("-", 2, "- is standard input: give it alone, and a file as OUT."),
     ("- new/", 2, "- is standard input: give it alone, and a file as OUT."),
-    ("empty", 2, "empty: has no films, and no numbered PNG files."),
-    ("b c.mkv", 2, "b: has no numbered PNG files: for the films in it, give a folder as OUT."),
+    ("empty", 2, "empty: it has no films, and no numbered PNG files."),
+    ("b c.mkv", 2, "b: it has no numbered PNG files: for the films in it, give a folder as OUT."),
     ("--preview 0 a.mkv c.mkv new/", 2, "--preview shows a frame of one film: name one."),
     ("two c.mkv", 1,
-     "two: has several sequences of pictures: name one, two/%d.png and two/a%d.png say"),
+     "two: it has several sequences of pictures; name one, two/%d.png and two/a%d.png say"),
     ("gap/%d.png c.mkv", 1,
-     "gap/3.png: is missing, but 5.png is there: number frames without a gap"),
+     "gap/3.png: it is missing, but 5.png is there; number frames without a gap"),
 ]  # fmt: skip
 
 

@@ -111,7 +111,7 @@ def test_existing_outputs_of_several(run: Run) -> None:
     Path("out/a.png").write_bytes(b"precious")
     result = run("a.png", "b.png", "-o", "out")
     assert result.exit_code == 1
-    assert "out/a.png: exists already" in result.stderr
+    assert "out/a.png: it exists already" in result.stderr
     assert run("--skip-existing", "a.png", "b.png", "-o", "out").exit_code == 0
     assert Path("out/a.png").read_bytes() == b"precious"
     assert run("--overwrite", "a.png", "b.png", "-o", "out").exit_code == 0

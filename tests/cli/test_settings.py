@@ -269,8 +269,10 @@ def test_config_checks_every_table_and_variable(run: Run, monkeypatch: pytest.Mo
     monkeypatch.setenv("WAIFU2X_MODLE", "x")
     monkeypatch.setenv("WAIFU2X_OVERWRITE", "1")
     told = run("config").stderr.splitlines()
-    assert "WAIFU2X_MODLE: has no effect: did you mean WAIFU2X_MODEL?" in told
-    assert any(line.startswith("WAIFU2X_OVERWRITE: has no effect: files are rep") for line in told)
+    assert "WAIFU2X_MODLE: it has no effect: did you mean WAIFU2X_MODEL?" in told
+    assert any(
+        line.startswith("WAIFU2X_OVERWRITE: it has no effect: files are rep") for line in told
+    )
 
 
 def test_no_variable_of_an_option_is_one_of_the_program() -> None:

@@ -193,7 +193,9 @@ def test_a_size_that_the_encoder_cannot_code_is_rounded_and_said(run: Run) -> No
     short("in.mkv")
     result = run("--backend", "numpy", "-n", "none", "-s", "1.5", "in.mkv", "out.mkv")
     assert result.exit_code == 0
-    assert result.stderr == ("out.mkv: made 50x32, not 51x33: this encoder needs even sides\n")
+    assert result.stderr == (
+        "out.mkv: this encoder needs even sides, so it is made 50x32, not 51x33\n"
+    )
     assert pictures_of(Path("out.mkv"))[1][0][0].shape == (32, 50)
 
 
@@ -212,9 +214,9 @@ def test_a_preview_shows_one_frame(run: Run) -> None:
 MISTAKES = [
     ("in.mkv out.avi", 1,
      "out.avi: a film is written as .mkv, .mp4, .mov, .webm, .gif or .y4m, or as frames such as"
-     " frames/%06d.png: choose one"),
-    ("in.mkv there.mkv", 1, "there.mkv: exists already: use --overwrite, or another name"),
-    ("in.mkv in.mkv", 1, "in.mkv: is an input itself: choose another output"),
+     " frames/%06d.png; choose one"),
+    ("in.mkv there.mkv", 1, "there.mkv: it exists already; use --overwrite, or another name"),
+    ("in.mkv in.mkv", 1, "in.mkv: it is an input itself; choose another output"),
     ("in.mkv nowhere/out.mkv", 1, "nowhere: no such folder: make it first"),
     ("new.mkv there.mkv", 1,
      "new.mkv: cannot read: no such file or directory, but there.mkv is there: the input comes"
@@ -229,16 +231,16 @@ MISTAKES = [
     ("-c x266 in.mkv out.mkv", 2, "--codec: 'x266': did you mean x265?"),
     ("--preview 1 in.mkv out.mkv", 2, "out.mkv: --preview makes a picture: end it in .png."),
     ("-m nowhere in.mkv out.mkv", 1,
-     "nowhere: no such model and no such folder; `waifu2x models list` shows the models"),
+     "nowhere: no such model and no such folder; see `waifu2x models list`"),
     ("text.mkv out.mkv", 1,
-     "text.mkv: is not a film that can be read (mkv, mp4, mov, webm, ts, ...)"),
+     "text.mkv: it is not a film that can be read (mkv, mp4, mov, webm, ts, ...)"),
     ("-c x264 --codec-option speed=9 in.mkv out.mkv", 1, "x264 has no option speed"),
     ("-c hevc_amf in.mkv out.mkv", 1,
-     "this machine has no encoder hevc_amf: use --codec auto, or x264"),
+     "this machine has no encoder hevc_amf; use --codec auto, or x264"),
     ("-s 1 -n none in.mkv out.mkv", 2,
      "Nothing to do: give --noise, a --scale above 1, or both."),
     ("-s 1 in.mkv out.mkv", 2, "Nothing to do: give --noise, a --scale above 1, or both."),
-    ("-c vp9 in.mkv out.mov", 1, ".mov cannot hold vp9: use .mkv"),
+    ("-c vp9 in.mkv out.mov", 1, ".mov cannot hold vp9; use .mkv"),
 ]  # fmt: skip
 
 
@@ -379,7 +381,7 @@ def test_without_pyav_a_sentence_says_what_to_install(
         capture_output=True,
         text=True,
     )
-    message = "films need PyAV: install it with `pip install 'waifu2x-kernels[video]'`\n"
+    message = "films need PyAV; install it with `pip install 'waifu2x-kernels[video]'`\n"
     assert done.returncode == 1
     assert done.stderr.removeprefix("Error: ") == message
 
@@ -389,7 +391,8 @@ def test_a_run_that_ends_at_once_leaves_nothing(run: Run, film: Path) -> None:
     before = sorted(Path().iterdir())
     for words in (["--start", "9"], ["--start", "0.2", "--end", "0.3"]):
         result = run("--backend", "numpy", *words, "in.mkv", "out.mkv")
-        message = "Error: in.mkv: has no frames between --start and --end, and ends at 0.12 s\n"
+        told = "in.mkv: it has no frames in that stretch, and ends at 0.12 s"
+        message = f"Error: {told}; choose another --start or --end\n"
         assert (result.exit_code, result.stderr) == (1, message)
         assert sorted(Path().iterdir()) == before
     assert run("--backend", "numpy", "in.mkv", "out.mkv").exit_code == 0
@@ -417,15 +420,16 @@ INTERLACED = {
 SAID: dict[str, tuple[dict[str, Any], list[str], str]] = {
     "interlaced": (
         INTERLACED, [],
-        "in.mkv is interlaced; deinterlacing it (--deinterlace off keeps it)",
+        "in.mkv: it is interlaced, and is deinterlaced; use --deinterlace off to keep it",
     ),
     "combs": (
         INTERLACED, ["--deinterlace", "off"],
-        "in.mkv is interlaced; keeping its combs (--deinterlace frame removes them)",
+        "in.mkv: it is interlaced, and its combs are kept; use --deinterlace frame to remove them",
     ),
     "hdr": (
         {"colours": (9, 1, 9, 16), "pixels": "yuv420p10le"}, [],
-        "in.mkv: HDR is kept. The models were trained on SDR: look at a frame first (--preview)",
+        "in.mkv: HDR is kept, although the models were trained on SDR; look at a frame first, with"
+        " --preview",
     ),
     "untold": (
         {}, ["-v"],
@@ -437,7 +441,7 @@ SAID: dict[str, tuple[dict[str, Any], list[str], str]] = {
         "colours: BT.709, limited range; chroma left (assumed: the file does not say)",
     ),
     "samples": ({"pixels": "yuv422p10le"}, ["-v"], "10-bit 4:2:2, 25 frames a second"),
-    "even": ({}, ["-s", "1.5"], "out.mkv: made 50x32, not 51x33: this encoder needs even sides"),
+    "even": ({}, ["-s", "1.5"], "out.mkv: this encoder needs even sides, so it is made 50x32,"),
     "bits": (
         {"pixels": "yuv420p12le"}, [], "in.mkv: made 10 bits, not 12: x265 has no more here"
     ),
@@ -465,7 +469,8 @@ def test_going_on_is_announced(run: Run) -> None:
     Path("out.mkv").unlink()
     result = run(*words, "in.mkv", "out.mkv")
     assert result.exit_code == 0
-    told = "out.mkv: going on with 350 of 600 frames in out.mkv.parts (--restart begins anew)\n"
+    told = "out.mkv: going on with 350 of 600 frames in out.mkv.parts; use --restart to begin"
+    told += " anew\n"
     assert result.stderr == told
 
 

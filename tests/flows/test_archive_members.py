@@ -192,20 +192,20 @@ def test_members_are_plain_files(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("a.cbz", b"Rar!\x1a\x07\x01\0" + bytes(64), "is a RAR archive: unpack it, and pack"),
-        ("a.cbr", b"Rar!\x1a\x07\0" + bytes(64), "is a RAR archive: unpack it, and pack"),
-        ("a.rar", b"Rar!\x1a\x07\0" + bytes(64), "is a RAR archive: unpack it, and pack"),
-        ("a.zip", b"7z\xbc\xaf\x27\x1c" + bytes(64), "is a 7z archive: unpack it, and pack"),
-        ("a.cbt", bytes(257) + b"ustar\00000" + bytes(250), "is a tar archive: unpack it, and"),
-        ("a.png", packed((b"1.png", b"", 0, b"")), "is a ZIP archive: let its name end in .zip"),
+        ("a.cbz", b"Rar!\x1a\x07\x01\0" + bytes(64), "it is a RAR archive; unpack it, and pack"),
+        ("a.cbr", b"Rar!\x1a\x07\0" + bytes(64), "it is a RAR archive; unpack it, and pack"),
+        ("a.rar", b"Rar!\x1a\x07\0" + bytes(64), "it is a RAR archive; unpack it, and pack"),
+        ("a.zip", b"7z\xbc\xaf\x27\x1c" + bytes(64), "it is a 7z archive; unpack it, and pack"),
+        ("a.cbt", bytes(257) + b"ustar\00000" + bytes(250), "it is a tar archive; unpack it, and"),
+        ("a.png", packed((b"1.png", b"", 0, b"")), "it is a ZIP archive; let its name end in .zip"),
         (
             "a.epub",
             packed((b"mimetype", b"application/epub+zip", 0, b"")),
-            "is an EPUB book: unpack it, and pack its pictures as a ZIP",
+            "it is an EPUB book; unpack it, and pack its pictures as a ZIP",
         ),
-        ("a.cbz", b"%PDF-1.7\n" + bytes(64), "is a PDF document: save its pages as pictures"),
+        ("a.cbz", b"%PDF-1.7\n" + bytes(64), "it is a PDF document; save its pages as pictures"),
         ("a.cbz", b"nothing of use", "not an archive, or damaged"),
-        ("a.cbz", packed((b"1.png", page(), 1, b"")), "is locked by a password: unpack it, and"),
+        ("a.cbz", packed((b"1.png", page(), 1, b"")), "it is locked by a password; unpack it, and"),
     ],
 )
 def test_other_kinds_are_named(folder: Path, name: str, content: bytes, message: str) -> None:
@@ -234,7 +234,7 @@ def test_a_zip_named_cbr_is_a_comic(folder: Path) -> None:
     assert names_in(Path("python.zip").read_bytes()) == [(b"1.png", 0)]
     assert CliRunner().invoke(cli, ["info", "in/book.cbr"]).output.endswith("1 picture\n")
     for target in ("python.cbr", "python.png"):
-        with pytest.raises(OutputError, match=r"is an archive: end it in \.cbz or \.zip"):
+        with pytest.raises(OutputError, match=r"is an archive; end it in \.cbz or \.zip"):
             upscale_file("in/book.cbr", target, model="identity", backend="numpy")
         assert "its result ends in .cbz or .zip" in upscale("in/book.cbr", target).stderr
 
@@ -262,7 +262,7 @@ def test_members_unpack_to_a_bounded_sum(folder: Path) -> None:
 def test_members_are_counted(folder: Path) -> None:
     empty = packed(*((b"%d" % number, b"", 0, b"") for number in range(20_001)))
     with (
-        pytest.raises(ImageError, match=r"^a\.zip: has more than 20,000 files"),
+        pytest.raises(ImageError, match=r"^a\.zip: it has more than 20,000 files"),
         archive_members.opened(io.BytesIO(empty), "a.zip"),
     ):
         pass
@@ -272,7 +272,7 @@ def test_a_directory_is_bounded_before_it_is_read(folder: Path) -> None:
     """Few entries, whose names and comments take 130 MB."""
     long = packed(*((b"%05d" % number + b"a" * 60_000, b"", 0, b"") for number in range(200)))
     with (
-        pytest.raises(ImageError, match=r"^a\.zip: has more than 20,000 files"),
+        pytest.raises(ImageError, match=r"^a\.zip: it has more than 20,000 files"),
         archive_members.opened(io.BytesIO(long), "a.zip"),
     ):
         pass

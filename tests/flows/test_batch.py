@@ -162,7 +162,7 @@ def test_existing_outputs(tmp_path: Path) -> None:
 
     failed = outcome("fail")
     assert (failed.status, job.target.read_bytes()) == ("failed", b"precious")
-    assert "exists already: use --overwrite or --skip-existing" in failed.error
+    assert "exists already; use --overwrite or --skip-existing" in failed.error
     assert (outcome("skip").status, job.target.read_bytes()) == ("skipped", b"precious")
     assert outcome("overwrite").status == "done"
     assert load(job.target).shape == (40, 40, 3)

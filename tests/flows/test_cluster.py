@@ -296,7 +296,7 @@ def test_outputs_that_exist(folder: Path, scheduler: str) -> None:
     statuses = {name: row["status"] for name, row in rows(skipped, "").items()}
     assert statuses == {"000.png": "done", "001.png": "skipped", "002.png": "done"}
     assert skipped.exit_code == 0
-    assert (failed.exit_code, failed.stderr.count("exists already: use --overwrite")) == (1, 3)
+    assert (failed.exit_code, failed.stderr.count("exists already; use --overwrite")) == (1, 3)
     assert (over.exit_code, "3 done" in over.stderr) == (0, True)
     assert Path("out/001.png").read_bytes()[:4] == b"\x89PNG"
 
@@ -308,7 +308,7 @@ def test_no_input_is_overwritten(folder: Path, scheduler: str) -> None:
     before = Path("p/000.png").read_bytes()
     with working(scheduler, "--no-nanny"):
         result = batch("-r", "--overwrite", *MODEL, "--cluster", scheduler, "p", ".")
-    assert "000.png: is an input itself" in result.stderr
+    assert "000.png: it is an input itself" in result.stderr
     assert Path("p/000.png").read_bytes() == before
 
 

@@ -167,7 +167,7 @@ def test_a_broken_device_hands_its_files_to_others(
     found = run.result(jobs_of(folder))
     assert statuses(found) == ["done"] * 24
     assert run.news[0] == (
-        "device 0: the device fell off the bus: use another backend: goes on in another process"
+        "device 0: the device fell off the bus; use another backend: goes on in another process"
     )
     assert not any(line.startswith("device 1") for line in run.news)
 

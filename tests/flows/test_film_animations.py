@@ -91,7 +91,7 @@ def test_only_seen_transparency_counts(run: Run) -> None:
     assert any(control[0] & 1 for control in controls)  # transparent pixels keep what is there
     assert run("--chroma", "420", "kept.gif", "kept.mp4").exit_code == 0
     refused = run("clear.gif", "clear.mp4")
-    message = "Error: .mp4 cannot hold transparency: use .mkv, .mov or .webm\n"
+    message = "Error: .mp4 cannot hold transparency; use .mkv, .mov or .webm\n"
     assert (refused.exit_code, refused.stderr) == (1, message)
     assert run("clear.gif", "clear.mkv").exit_code == 0
     assert "a" in probed("clear.mkv")[1].removeprefix("yuv")
@@ -151,15 +151,16 @@ MISTAKES = [
     ("upscale in.mkv out.gif", 2, "in.mkv: is a film: use `waifu2x video in.mkv out.gif`."),
     ("upscale photo.jpg out.mp4", 2, "out.mp4: is a film, but photo.jpg is a picture."),
     ("video still.png out.mp4", 1,
-     "still.png: is a picture, not a film: use `waifu2x still.png`"),
+     "still.png: it is a picture, not a film: use `waifu2x still.png`"),
     ("video cut.gif out.mp4", 1, "cut.gif: damaged or cut off: its header is cut off"),
     ("video in.gif out.tif", 1,
      "out.tif: a film is written as .mkv, .mp4, .mov, .webm, .gif or .y4m, or as frames such as"
-     " frames/%06d.png: choose one"),
-    ("video --depth 10 in.gif out.gif", 1, "GIF holds 8 bits: leave --depth 10 out"),
-    ("video -c x264 in.gif out.gif", 1, "gif has no encoder: leave --codec out"),
+     " frames/%06d.png; choose one"),
+    ("video --depth 10 in.gif out.gif", 1, "GIF holds 8 bits; leave --depth 10 out"),
+    ("video -c x264 in.gif out.gif", 1, "gif has no encoder; leave --codec out"),
     ("video --start 9 in.gif out.gif", 1,
-     "in.gif: has no frames between --start and --end, and ends at 0.36 s"),
+     "in.gif: it has no frames in that stretch, and ends at 0.36 s; choose another --start or"
+     " --end"),
 ]  # fmt: skip
 
 

@@ -45,7 +45,7 @@ def test_options_that_are_named_exist(tmp_path: Path) -> None:
         how: list(messages.warnings(*_prepared(source, tmp_path / "o.mkv", deinterlacing=how)))
         for how in ("ivtc", "frame", "off")
     }
-    assert told["ivtc"] == ["film is interlaced; undoing its pulldown"]
+    assert told["ivtc"] == ["film: it is interlaced, and its pulldown is undone"]
     assert "--deinterlace off" in told["frame"][0]
     assert "--deinterlace frame" in told["off"][0]
 

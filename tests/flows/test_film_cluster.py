@@ -93,7 +93,7 @@ def test_a_worker_whose_device_breaks_gets_no_more(job: FilmJob, tmp_path: Path)
                 _made(job, scheduler, squares, news)
         assert len(news) == 2
         assert {line.partition(" gets no more parts: ")[2] for line in news} == {
-            "the device fell off the bus: use another backend"
+            "the device fell off the bus; use another backend"
         }
         with working(scheduler, "--no-nanny"):
             made = _made(job, scheduler, Squares(), news)
@@ -146,7 +146,7 @@ def test_the_command_line_makes_the_same_by_every_way(
         (["--join", "--shard", "1/2"], "--join makes nothing"),
         (["--shard", "1/2", "--restart"], "--shard keeps what others make"),
         (["--shard", "3/2"], "expected a part like 3/16"),
-        (["--join"], "out.mkv.parts: there are no parts to join: make them with --shard"),
+        (["--join"], "out.mkv.parts: there are no parts to join; make them with --shard"),
     ],
 )
 def test_ways_that_make_no_sense(

@@ -109,8 +109,8 @@ def test_a_device_that_stops_working_gets_no_more(tmp_path: Path) -> None:
     run.make(job)
     assert job.target.read_bytes() == whole
     assert run.news == [
-        "device 0: the device fell off the bus: use another backend: goes on in another process",
-        "device 0: the device fell off the bus: use another backend: gets no more parts",
+        "device 0: the device fell off the bus; use another backend: goes on in another process",
+        "device 0: the device fell off the bus; use another backend: gets no more parts",
     ]
 
 

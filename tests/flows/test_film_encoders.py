@@ -42,27 +42,27 @@ def _shape(wish: Wish) -> Shape:
     ("codec", "key", "value", "message"),
     [
         ("x264", "x264-params", "keyint=abc", "not understand keyint = abc"),
-        ("x264", "x264-params", "=:=:", "does not take x264-params==:=:: "),
-        ("x264", "crf", "abc", "does not take crf=abc: use another value$"),
-        ("x264", "preset", "abc", "has no preset 'abc': use ultrafast"),
-        ("x264", "level", "99", "does not take level=99: "),
+        ("x264", "x264-params", "=:=:", "does not take x264-params==:=:; "),
+        ("x264", "crf", "abc", "does not take crf=abc; use another value$"),
+        ("x264", "preset", "abc", "has no preset 'abc'; use ultrafast"),
+        ("x264", "level", "99", "does not take level=99; "),
         ("x264", "width", "16", "has no option width"),
         ("x264", "time_base", "1", "would move pictures"),
         ("x265", "x265-params", "keyint=abc", "not understand keyint: abc$"),
         ("x265", "x265-params", "me=foo:crf=20", "not understand me: foo$"),
         ("x265", "x265-params", "max-cll=a", "not understand max-cll: a$"),
-        ("x265", "x265-params", "ctu=3", "does not take x265-params=ctu=3: "),
-        ("x265", "x265-params", "master-display=x", "understand master-display=x: write master-d"),
-        ("x265", "tune", "abc", "has no tune 'abc': use animation"),
+        ("x265", "x265-params", "ctu=3", "does not take x265-params=ctu=3; "),
+        ("x265", "x265-params", "master-display=x", "understand master-display=x; write master-d"),
+        ("x265", "tune", "abc", "has no tune 'abc'; use animation"),
         ("av1", "svtav1-params", "keyint=abc", "not understand keyint: abc$"),
         ("av1", "svtav1-params", "mastering-display=x", "not understand mastering-display=x"),
-        ("av1", "crf", "99", "does not take crf=99: "),
-        ("vp9", "lag-in-frames", "999", "does not take lag-in-frames=999: "),
+        ("av1", "crf", "99", "does not take crf=99; "),
+        ("vp9", "lag-in-frames", "999", "does not take lag-in-frames=999; "),
         ("vp9", "vp9-params", "x=1", "has no option vp9-params"),
-        ("ffv1", "slices", "7", "does not take slices=7: "),
-        ("ffv1", "coder", "99", "does not take coder=99: "),
-        ("prores", "vendor", "toolong", "does not take vendor=toolong: "),
-        ("prores", "mbs_per_slice", "99", "does not take mbs_per_slice=99: "),
+        ("ffv1", "slices", "7", "does not take slices=7; "),
+        ("ffv1", "coder", "99", "does not take coder=99; "),
+        ("prores", "vendor", "toolong", "does not take vendor=toolong; "),
+        ("prores", "mbs_per_slice", "99", "does not take mbs_per_slice=99; "),
     ],
 )
 def test_nonsense_is_a_sentence(codec: str, key: str, value: str, message: str) -> None:
@@ -94,7 +94,7 @@ def test_each_container_takes_what_it_is_said_to(codec: str) -> None:
 
 @pytest.mark.parametrize("container", ["mp4", "mov", "webm"])
 def test_only_matroska_holds_ffv1(container: str) -> None:
-    with pytest.raises(OutputError, match=rf"^\.{container} cannot hold ffv1: use \.mkv$"):
+    with pytest.raises(OutputError, match=rf"^\.{container} cannot hold ffv1; use \.mkv$"):
         choose(Wish("ffv1"), SOURCE, container, None)
 
 

@@ -65,8 +65,8 @@ def test_combs_that_a_film_does_not_declare(order: FieldOrder, mode: str, tmp_pa
     assert found[order.upper()] > 90 > found["Progressive"]
     told, prepared = _prepared(source)
     assert prepared.fields == Fields(order)
-    assert told.startswith("film has combs, although it does not say that it is interlaced")
-    assert told.endswith("use --deinterlace frame")
+    assert told.startswith("film: it has combs, although it does not say that it is interlaced")
+    assert told.endswith("use --deinterlace frame to remove them")
     told, prepared = _prepared(source, deinterlacing="frame")
     assert told == ""
     assert settings(FilmJob(source, source), prepared, {})["deinterlace"] == f"frame {order}"
@@ -87,7 +87,7 @@ def test_pulldown_is_found_and_undone(tmp_path: Path) -> None:
     _made(whole, "24000/1001")
     told, prepared = _prepared(source)
     assert prepared.fields == Fields("tff", is_telecined=True)
-    assert told == "film looks like film with pulldown: --ivtc restores its pictures"
+    assert told == "film: it looks like film with pulldown; use --ivtc to restore its pictures"
     told, prepared = _prepared(source, deinterlacing="ivtc")
     assert told == ""
     truth, cured = _luma(whole, Selection()), _luma(source, prepared.selection)
@@ -103,7 +103,7 @@ def test_declared_pulldown_is_named_before_it_is_deinterlaced(tmp_path: Path) ->
     subprocess.run([*command, "-c:v", "libx264", "-flags", "+ildct+ilme", str(source)], check=True)
     told, prepared = _prepared(source)
     assert prepared.selection.deinterlacing == "frame"
-    assert "--ivtc restores its pictures" in told
+    assert "use --ivtc to restore its pictures" in told
 
 
 @pytest.mark.parametrize("drawn", ["mandelbrot", "testsrc2", "rgbtestsrc"])

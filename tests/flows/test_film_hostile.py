@@ -280,7 +280,7 @@ def test_many_streams_are_refused(tmp_path: Path) -> None:
         (Wish("x264", options=(("nonsense", "1"),)), "x264 has no option nonsense"),
         (Wish("x264", tune="nonsense"), "x264 has no tune 'nonsense': use animation"),
         (Wish("x265", preset="nonsense"), "x265 has no preset 'nonsense': use ultrafast"),
-        (Wish("av1", preset="nonsense"), "av1 has no preset 'nonsense': use 0 to 13"),
+        (Wish("av1", preset="nonsense"), "av1 has no preset 'nonsense'; use 0 to 13"),
         *(
             (Wish(codec, options=((f"{key}-params", "nonsense=1"),)), "not understand nonsense")
             for codec, key in (("x264", "x264"), ("x265", "x265"), ("av1", "svtav1"))
@@ -307,7 +307,7 @@ def test_wishes_that_cannot_be_met(wish: Wish, message: str) -> None:
 
 def test_transparency_is_not_dropped() -> None:
     with pytest.raises(
-        OutputError, match=r"^x264 cannot code transparency: leave --codec out, or use ffv1$"
+        OutputError, match=r"^x264 cannot code transparency; leave --codec out, or use ffv1$"
     ):
         choose(Wish("x264"), pixel_format("yuva420p", "film"), "mkv", None)
 

@@ -128,7 +128,7 @@ def test_parts_that_cannot_be_removed_are_said_and_the_film_is_there(
     assert made.frames == 24
     assert job.target.exists()
     folder = parts_folder(job.target)
-    assert notices == [f"{folder}: cannot be removed (permission denied): remove it yourself"]
+    assert notices == [f"{folder}: cannot remove it: permission denied; remove it yourself"]
 
 
 def test_what_others_keep_beside_the_parts_stays(job: FilmJob) -> None:
@@ -139,7 +139,7 @@ def test_what_others_keep_beside_the_parts_stays(job: FilmJob) -> None:
     notices: list[str] = []
     made, _ = _made(replace(job, restart=True), lambda work, turn: None, on_notice=notices.append)
     assert made.frames == 24
-    assert notices == [f"{folder}: stays, with what is not of the film: folder"]
+    assert notices == [f"{folder}: it stays, with what is not of the film: folder"]
     kept = sorted(str(one.relative_to(folder)) for one in folder.rglob("*") if one.is_file())
     assert kept == [str(Path("folder") / "precious"), "part-list.txt"]
 
@@ -223,7 +223,7 @@ def test_parts_keep_what_they_were_really_computed_in(video: Callable[..., Resul
     other = video("--backend", "numpy", "film.mkv", "out.mkv")
     assert other.exit_code == 1
     assert (
-        f"(arithmetic was 'cpu: {precision}' and is 'numpy: fp64'): use --restart, or --backend and"
+        f"(arithmetic was 'cpu: {precision}' and is 'numpy: fp64'); use --restart, or --backend and"
         " --precision as before" in other.stderr
     )
     again = video("--json", "--precision", precision, "film.mkv", "out.mkv")
@@ -279,7 +279,8 @@ def test_frames_that_are_there_are_said_before_the_network_is_opened(
     done = video("film.mkv", "frames/%04d.png")
     assert done.exit_code == 1
     assert (
-        done.stderr == "Error: frames/0001.png: exists already: use --overwrite, or other names\n"
+        done.stderr
+        == "Error: frames/0001.png: it exists already; use --overwrite, or other names\n"
     )
     assert Path("frames/0001.png").read_bytes() == b"mine"
 

@@ -259,7 +259,7 @@ def test_the_siting_of_raw_frames_is_read(siting: str, tmp_path: Path) -> None:
 def test_transparent_pictures_are_no_raw_frames(tmp_path: Path) -> None:
     source = tmp_path / "film.mkv"
     films.film(source, codec="ffv1", pixels="yuva444p", times=SIX)
-    with pytest.raises(OutputError, match=r"y4m cannot hold transparency: use \.mkv"):
+    with pytest.raises(OutputError, match=r"y4m cannot hold transparency; use \.mkv"):
         make(FilmJob(source, tmp_path / "raw.y4m"))
     with pytest.raises(OutputError, match="leave --codec and --crf out"):
         make(FilmJob(source, tmp_path / "raw.y4m", Wish("x264", crf=12)))
@@ -375,7 +375,9 @@ def test_an_index_at_the_end_is_a_sentence(tmp_path: Path, pipes: Pipes) -> None
     source = tmp_path / "film.mp4"
     films.film(source, times=SIX)
     pipes.feed(source)
-    with pytest.raises(ImageError, match="standard input: is an mp4 or mov whose index is at its"):
+    with pytest.raises(
+        ImageError, match="standard input: it is an mp4 or mov whose index is at its"
+    ):
         make(FilmJob(PIPE, tmp_path / "out.mkv"))
 
 
@@ -395,7 +397,7 @@ def test_a_redirected_file_may_have_its_index_at_the_end(
 def test_what_is_no_film_is_a_sentence(content: bytes, tmp_path: Path, pipes: Pipes) -> None:
     (tmp_path / "film").write_bytes(content)
     pipes.feed(tmp_path / "film")
-    with pytest.raises(ImageError, match="standard input: is not a film that can be read"):
+    with pytest.raises(ImageError, match="standard input: it is not a film that can be read"):
         make(FilmJob(PIPE, tmp_path / "out.mkv"))
 
 
@@ -575,7 +577,7 @@ def test_frames_become_files_and_a_film_again(tmp_path: Path) -> None:
             assert (np.asarray(picture) == squares([given])[0]).all()
     told = (tmp_path / "frames" / "timestamps.txt").read_text()
     assert told == "# timestamp format v2\n0\n40\n80\n200\n240\n280\n"
-    with pytest.raises(ExistsError, match=r"0001\.png: exists already"):
+    with pytest.raises(ExistsError, match=r"0001\.png: it exists already"):
         make(pattern)
     again = tmp_path / "again" / "%d.png"
     make(FilmJob(frames, again))
@@ -604,7 +606,7 @@ def test_times_that_are_there_are_not_replaced(tmp_path: Path) -> None:
     films.film(tmp_path / "film.mkv", codec="ffv1", pixels="gray", times=(0, 40))
     (tmp_path / "timestamps.txt").write_text("of another film")
     job = FilmJob(tmp_path / "film.mkv", tmp_path / "%d.png")
-    with pytest.raises(ExistsError, match=r"timestamps\.txt: exists already"):
+    with pytest.raises(ExistsError, match=r"timestamps\.txt: it exists already"):
         make(job)
     assert (tmp_path / "timestamps.txt").read_text() == "of another film"
     assert make(replace(job, overwrite=True)).frames == 2
@@ -648,12 +650,12 @@ def test_frames_are_read_to_the_bit(depth: Any, tmp_path: Path) -> None:
 
 
 TIMES = [
-    ("0\n40\n80\n", "is no file of times"),
-    ("# timestamp format v2\n0\n80\n40\n", "is no file of times"),
-    ("# timestamp format v2\n0\nsoon\n40\n", "is no file of times"),
-    ("# timestamp format v2\n0\nnan\n40\n", "is no file of times"),
-    ("# timestamp format v2\n0\n40\ninf\n", "is no file of times"),
-    ("# timestamp format v2\n0\n40\n", "has times for 2 of 3 frames"),
+    ("0\n40\n80\n", "it is no file of times"),
+    ("# timestamp format v2\n0\n80\n40\n", "it is no file of times"),
+    ("# timestamp format v2\n0\nsoon\n40\n", "it is no file of times"),
+    ("# timestamp format v2\n0\nnan\n40\n", "it is no file of times"),
+    ("# timestamp format v2\n0\n40\ninf\n", "it is no file of times"),
+    ("# timestamp format v2\n0\n40\n", "it has times for 2 of 3 frames"),
 ]
 
 

@@ -196,8 +196,8 @@ def test_whoever_opens_a_film_may_lose_patience(
         (OSError(5, "no"), ImageError, "film: cannot be read: "),
         (av.error.InvalidDataError(1, "odd"), ImageError, "film: cannot be read: odd"),
         (KeyError("x"), FaultError, "film: cannot be read: KeyError: 'x': this is a fault of waif"),
-        (AssertionError(), FaultError, "this is a fault of waifu2x: please report it"),
-        (ValueError("x"), FaultError, "this is a fault of waifu2x: please report it"),
+        (AssertionError(), FaultError, "this is a fault of waifu2x; report it"),
+        (ValueError("x"), FaultError, "this is a fault of waifu2x; report it"),
     ],
     ids=lambda one: repr(one) if isinstance(one, Exception) else "",
 )

@@ -87,7 +87,7 @@ def test_amr_needs_a_mov(container: str, tmp_path: Path) -> None:
     source = tmp_path / "film.3gp"
     _film(source, "-i", str(sound), "-c:a", "copy")
     told = _refusal(source, tmp_path / f"out.{container}")
-    assert re.search(r"cannot hold audio 1 amr\w+ \(und\): use \.mov$", told)
+    assert re.search(r"cannot hold audio 1 amr\w+ \(und\); use \.mov$", told)
     assert _kept(source, tmp_path / "out.mov") == []
 
 
@@ -97,7 +97,7 @@ def test_data_tracks_are_held_by_no_container(container: str, tmp_path: Path) ->
     films.film(source, sounds=[("aac", 0.0)])
     phone_films.add_data_track(source)
     told = _refusal(source, target)
-    assert told.endswith(f".{container} cannot hold data 2 (und): use --drop-unsupported")
+    assert told.endswith(f".{container} cannot hold data 2 (und); use --drop-unsupported")
     assert _kept(source, target, drop=True) == ["data 2 (und)"]
 
 
@@ -115,5 +115,5 @@ def test_subtitles_may_be_dropped_or_kept_elsewhere(tmp_path: Path) -> None:
     source = tmp_path / "film.mkv"
     films.film(source, sounds=[("aac", 0.0)], fonts=True)
     told = _refusal(source, tmp_path / "out.mp4")
-    assert told.endswith(": use .mkv, or --drop-unsupported")
+    assert told.endswith("; use .mkv, or --drop-unsupported")
     assert _kept(source, tmp_path / "out.mkv") == []

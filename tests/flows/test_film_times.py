@@ -135,7 +135,9 @@ def test_too_many_of_anything_is_a_sentence(kind: str, tmp_path: Path) -> None:
     source = tmp_path / "film.mkv"
     source.write_bytes(made)
     what = "streams" if kind == "fonts" else kind
-    with pytest.raises(ImageError, match=f"film.mkv: has more {what} than|more than 10000 {what}"):
+    with pytest.raises(
+        ImageError, match=f"film.mkv: it has more {what} than|more than 10000 {what}"
+    ):
         FilmReader(source)
 
 

@@ -64,7 +64,7 @@ def test_a_second_run_is_kept_away(job: FilmJob) -> None:
     folder = parts_folder(job.target)
     folder.mkdir()
     with locked(folder / "lock"):
-        with pytest.raises(OutputError, match=rf"is being made by .*, process {os.getpid()}: wait"):
+        with pytest.raises(OutputError, match=rf"is being made by .*, process {os.getpid()}; wait"):
             enlarge(job)
         with pytest.raises(OutputError, match="is being made by"):
             shard(job, 1, 2)
@@ -162,7 +162,7 @@ def test_a_source_that_changes_meanwhile_is_a_sentence(job: FilmJob) -> None:
 
     with FilmReader(job.source) as reader:
         prepared = prepare(reader, job, 128, 192)
-        with pytest.raises(ImageError, match="has changed meanwhile: do it again, with --restart"):
+        with pytest.raises(ImageError, match="has changed meanwhile; do it again, with --restart"):
             make_film_here(reader, job, prepared, work)
     assert not job.target.exists()
 

@@ -597,7 +597,7 @@ def test_no_thread_can_be_started(folder: Path, monkeypatch: pytest.MonkeyPatch,
     result = batch()
     assert result.exit_code == 1
     assert isinstance(result.exception, SystemExit)
-    assert "no thread can be started: free some memory" in result.stderr
+    assert "no thread can be started; free some memory" in result.stderr
     assert "fault of waifu2x" not in result.stderr
 
 

@@ -305,7 +305,7 @@ def test_what_models_cannot_be_compared(monkeypatch: pytest.MonkeyPatch) -> None
         (
             ["--models", "./same,cugan", "a.png"],
             1,
-            "Error: cugan: not installed: pip install 'waifu2x-kernels[cugan]'",
+            "Error: cugan: not installed; run `pip install 'waifu2x-kernels[cugan]'`",
         ),
         (["--models", "./less", "-s", "1", "-n", "0", "a.png"], 1, "Error: ./less: cannot remove"),
         (["--models", "./same,./same", "a.png"], 2, "--models has ./same twice."),
@@ -316,15 +316,15 @@ def test_what_models_cannot_be_compared(monkeypatch: pytest.MonkeyPatch) -> None
         ([*both, "-s", "0.5", "-n", "0", "a.png"], 2, "give a --scale above 1, or --noise."),
         (["--models", "./same", "-s", "1", "-n", "0", "--reduce", "a.png"], 2, "--reduce needs a"),
         ([*both, "-o", "b.jpg", "a.png"], 2, "b.jpg: the picture is a PNG"),
-        ([*both, "-o", "there.png", "a.png"], 1, "there.png: exists already: use --overwrite"),
-        ([*both, "-o", "a.png", "--overwrite", "a.png"], 1, "a.png: is an input itself"),
+        ([*both, "-o", "there.png", "a.png"], 1, "there.png: it exists already; use --overwrite"),
+        ([*both, "-o", "a.png", "--overwrite", "a.png"], 1, "a.png: it is an input itself"),
         ([*both, "-o", "no/b.png", "a.png"], 1, "no: no such folder"),
         ([*both, "--reduce", "thin.png"], 1, "thin.png: a picture of 1x9 cannot be reduced 2"),
         ([*both, "none.png"], 1, "none.png: cannot read: no such file"),
         (["a.png"], 2, "Give a second picture, OUT, or --models."),
         (["a.png", "a.png", "--reduce"], 2, "--reduce needs --models."),
         (["a.png", "a.png", "-s", "2"], 2, "--scale needs --models."),
-        (["there.png", "a.png", "-o", "a.png", "--overwrite"], 1, "a.png: is an input itself"),
+        (["there.png", "a.png", "-o", "a.png", "--overwrite"], 1, "a.png: it is an input itself"),
     ]:
         result = run(*arguments)
         assert result.exit_code == code, (arguments, result.output)

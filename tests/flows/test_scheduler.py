@@ -153,7 +153,7 @@ def test_each_of_a_stack_has_an_error_of_its_own() -> None:
         errors.append(call.error)
     assert len(network.shapes) == 2
     assert len({id(error) for error in errors}) == 3
-    assert {str(error) for error in errors} == {"Fake: fell off the bus: use another backend"}
+    assert {str(error) for error in errors} == {"Fake: fell off the bus; use another backend"}
     assert len({id(error.__cause__) for error in errors}) == 1
     for error in errors:
         with pytest.raises(DeviceError) as raised:

@@ -209,7 +209,7 @@ def test_what_shows_late_is_told_once(tmp_path: Path, upscaler: Upscaler) -> Non
     notices.clear()
     (tmp_path / "out/b.tif").unlink()
     upscaled(path, "bmp", upscaler.enlarger, notices)
-    assert notices == ["BMP holds one picture: only the first of 2 is kept; BMP holds no XMP"]
+    assert notices == ["BMP holds one picture: only the first of 2 is kept", "BMP holds no XMP"]
 
 
 def test_pages_are_read_no_further_than_the_output_holds(

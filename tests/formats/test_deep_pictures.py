@@ -186,7 +186,7 @@ def test_premultiplied_tiff() -> None:
 def test_floats_that_are_no_picture(values: list[float], message: str) -> None:
     stream = io.BytesIO()
     tifffile.imwrite(stream, np.array([values], np.float32))
-    with pytest.raises(ImageError, match=f"p: {message}, expected 0 to 1: scale them first"):
+    with pytest.raises(ImageError, match=f"p: {message}, expected 0 to 1; scale them first"):
         decode(stream.getvalue())
 
 
@@ -245,7 +245,7 @@ def test_depth(folder: Path) -> None:
     ).all()
     result = CliRunner().invoke(cli, ["upscale", "--depth", "16", "a.png", "b.jpg"])
     assert result.exit_code == 2
-    assert "JPEG does not hold 16 bits a sample: choose png or tiff" in result.stderr
+    assert "JPEG does not hold 16 bits a sample; choose png or tiff" in result.stderr
 
 
 def test_depth_of_floats() -> None:

@@ -429,7 +429,7 @@ def test_libtiff_does_not_write_to_the_terminal(capfd: pytest.CaptureFixture[str
 def test_a_format_that_counts_bytes_in_32_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adapt, "available_memory", lambda: 1 << 40)
     check_result(table.of("bmp"), (30_000, 40_000, 3), 1, "p")
-    with pytest.raises(OutputError, match=r"^p: BMP holds at most 4 GiB, .*: choose png or tiff$"):
+    with pytest.raises(OutputError, match=r"^p: BMP holds at most 4 GiB, .*; choose png or tiff$"):
         check_result(table.of("bmp"), (48_000, 48_000, 3), 1, "p")
     for extension in ("png", "tif"):
         check_result(table.of(extension), (48_000, 48_000, 3), 1, "p")

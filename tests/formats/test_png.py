@@ -582,7 +582,9 @@ def test_apples_variant_that_is_damaged() -> None:
     for bad in (data[: at + 20], taller, data[:24], data[:at] + b"IDAX" + data[at + 4 :]):
         with pytest.raises(ImageError, match=r"^p: damaged"):
             decode_all(bad)
-    with pytest.raises(ImageError, match=r"^p: is Apple's variant of PNG in a rare form, .* sips"):
+    with pytest.raises(
+        ImageError, match=r"^p: it is Apple's variant of PNG in a rare form, .* sips"
+    ):
         decode_all(data.replace(b"\x08\x06\0\0\0", b"\x08\x06\0\0\1", 1))
     with pytest.raises(ImageError, match="max-pixels"):
         decode_all(data, max_pixels=69)

@@ -61,7 +61,9 @@ def test_heif_in_a_coding_without_a_decoder() -> None:
     """AV1 under HEVC's name, which pillow-heif has no decoder for."""
     pytest.importorskip("pillow_heif")
     data = bytes(imagecodecs.avif_encode(ramp(255), level=100))
-    with pytest.raises(ImageError, match=r"^p: is HEIF in a coding that this pillow-heif does not"):
+    with pytest.raises(
+        ImageError, match=r"^p: it is HEIF in a coding that this pillow-heif does not"
+    ):
         decode_all(data[:8] + b"heic" + data[12:])
 
 
@@ -130,14 +132,14 @@ def test_jpeg_of_12_bits_that_is_cut_off(lossless: bool) -> None:
 @pytest.mark.parametrize("marker", [0xC5, 0xCD, 0xCB])
 def test_jpeg_of_rare_kinds(marker: int) -> None:
     data = encoded(Image.fromarray(ramp(255)), "JPEG").replace(b"\xff\xc0", bytes((0xFF, marker)))
-    said = f"is a JPEG of a rare kind (SOF{marker - 0xC0}), which is not read: export it as"
+    said = f"it is a JPEG of a rare kind (SOF{marker - 0xC0}), which is not read; export"
     assert refusal(data).startswith(said)
 
 
 def test_inks_of_12_bits() -> None:
     data = bytearray(encoded(Image.fromarray(noise(8, 8, 4), "CMYK"), "JPEG"))
     data[data.index(b"\xff\xc0") + 4] = 12
-    assert refusal(bytes(data)) == "is a JPEG of 4 colours and 12 bits: convert it to RGB first"
+    assert refusal(bytes(data)) == "it is a JPEG of 4 colours and 12 bits; convert it to RGB first"
 
 
 # PSD.
@@ -176,11 +178,11 @@ def test_a_saved_selection_is_no_transparency() -> None:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"bits": 16}, "is a PSD of 16 bits a sample, which is not read: save it as TIFF"),
-        ({"bits": 32}, "is a PSD of 32 bits a sample, which is not read: save it as TIFF"),
-        ({"version": 2}, "is a large document of Photoshop (PSB), which is not read: save it as"),
-        ({"merged": 0}, "is a PSD without a merged picture: save it with Maximize Compatibility"),
-        ({"mode": 7}, "is a PSD of several inks (multichannel), which is not read: convert it"),
+        ({"bits": 16}, "it is a PSD of 16 bits a sample, which is not read; save it as TIFF"),
+        ({"bits": 32}, "it is a PSD of 32 bits a sample, which is not read; save it as TIFF"),
+        ({"version": 2}, "it is a large document of Photoshop (PSB), which is not read; save it"),
+        ({"merged": 0}, "it is a PSD without a merged picture; save it with Maximize"),
+        ({"mode": 7}, "it is a PSD of several inks (multichannel), which is not read; convert"),
     ],
 )
 def test_psd_that_is_not_read(changes: dict[str, int], said: str) -> None:
@@ -193,8 +195,8 @@ def test_psd_with_a_merged_picture() -> None:
 
 # Others, by their first bytes.
 
-RAW = "is a camera's raw file, and no picture yet: export a TIFF or a 16-bit"
-NOT_READ = "is {}, which is not read: export it as PNG or TIFF"
+RAW = "it is a camera's raw file, and no picture yet; export a TIFF or a 16-bit"
+NOT_READ = "it is {}, which is not read; export it as PNG or TIFF"
 NAMED = {
     b"\0\0\0\x18ftypcrx \0\0\0\1crx isom": RAW,
     b"FUJIFILMCCD-RAW 0201FF393101": RAW,
@@ -207,11 +209,11 @@ NAMED = {
     b"#?RADIANCE\n": NOT_READ.format("Radiance HDR"),
     b"gimp xcf file\0": NOT_READ.format("GIMP's XCF"),
     b"%!PS-Adobe-3.0 EPSF-3.0\n": NOT_READ.format("PostScript"),
-    b"<!DOCTYPE html>\n<html>": "is a web page, not a picture: save the picture itself",
-    b'\xef\xbb\xbf<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg">': "is a drawing",
-    b"<svg viewBox='0 0 1 1'>": "is a drawing (SVG), not pixels: export it as PNG in the size you",
-    b"\0\0\0\x20ftypisom\0\0\2\0isomiso2avc1mp41": "is a film, not a picture: enlarge it by",
-    b"\x1aE\xdf\xa3\x01\0\0\0": "is a film, not a picture: enlarge it by waifu2x video",
+    b"<!DOCTYPE html>\n<html>": "it is a web page, not a picture; save the picture itself",
+    b'\xef\xbb\xbf<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg">': "it is a drawing",
+    b"<svg viewBox='0 0 1 1'>": "it is a drawing (SVG), not pixels; export it as PNG in the size",
+    b"\0\0\0\x20ftypisom\0\0\2\0isomiso2avc1mp41": "it is a film, not a picture; use",
+    b"\x1aE\xdf\xa3\x01\0\0\0": "it is a film, not a picture; use `waifu2x video`",
 }
 
 

@@ -25,7 +25,7 @@ PICTURE = noise(24, 33, 3)
 MOSAIC = noise(24, 32, dtype=np.uint16)
 DNG = [(50706, 1, 4, b"\1\4\0\0", True)]
 CFA = {"photometric": 32803, "extratags": [(33421, 3, 2, (2, 2), True)]}
-RAW = r"^p: is a camera's raw file, .*: export a TIFF or a 16-bit PNG from a raw converter$"
+RAW = r"^p: it is a camera's raw file, .*; export a TIFF or a 16-bit PNG from a raw converter$"
 
 
 def tiff(*pages: tuple[Any, dict[str, Any]], subs: int = 0, **options: Any) -> bytes:
@@ -135,7 +135,7 @@ def test_a_picture_below_has_the_metadata_of_its_page() -> None:
 
 def test_thumbnails_alone_are_no_picture() -> None:
     small = THUMBNAIL, {"photometric": "rgb", "subfiletype": 1}
-    with pytest.raises(ImageError, match=r"^p: has no picture in it$"):
+    with pytest.raises(ImageError, match=r"^p: it has no picture in it$"):
         decode_all(tiff(small, small))
 
 

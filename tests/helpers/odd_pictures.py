@@ -305,7 +305,7 @@ def outcome_of(name: str, content: bytes, folder: Path) -> str:
     assert unexpected is None or isinstance(unexpected, SystemExit), f"{name}: {unexpected!r}"
     if result.exit_code == 0:
         assert target.exists(), name
-        assert len(lines) <= 1, f"{name}: {lines}"
+        assert all(line.startswith(f"{source}: ") for line in lines), f"{name}: {lines}"
         return "done"
     assert result.exit_code == 1, f"{name}: exit code {result.exit_code}: {lines}"
     assert len(lines) == 1, f"{name}: {lines}"

@@ -244,7 +244,7 @@ def test_the_command() -> None:
         assert sheet.mode == "RGB"
     again = CliRunner().invoke(cli, ["compare", "a.png", "b.png", "-o", "sheet.png"])
     assert again.exit_code == 1
-    assert "sheet.png: exists already: use --overwrite, or another name with -o" in again.stderr
+    assert "sheet.png: it exists already; use --overwrite, or another name with -o" in again.stderr
     row = json.loads(CliRunner().invoke(cli, ["compare", "--json", "a.png", "b.png"]).stdout)
     assert row["psnr"] == pytest.approx(float(lines[0].split()[1]), abs=0.01)
     same = CliRunner().invoke(cli, ["compare", "a.png", "a.png"])

@@ -90,7 +90,7 @@ class Missing:
 
     def factors(self, scale: Fraction, noise: int | None) -> tuple[int, ...]:
         if scale > 1:
-            raise ModelError("odd: has no scale model")
+            raise ModelError("odd: it has no scale model")
         return ()
 
     def facts(self, factor: int, noise: int | None) -> Any:
@@ -99,7 +99,7 @@ class Missing:
 
 def test_what_a_set_lacks_a_table_says() -> None:
     table = FactTable.of(Missing(), [1], [Fraction(1), Fraction(3, 2)])
-    with pytest.raises(ModelError, match=r"^odd: has no scale model$"):
+    with pytest.raises(ModelError, match=r"^odd: it has no scale model$"):
         table.factors(Fraction(2), 1)
     assert table.factors(Fraction(1), 1) == ()
     with pytest.raises(ModelError, match=r"^odd: damaged$"):
@@ -121,7 +121,7 @@ def test_what_is_only_reduced_again_is_refused_by_what_it_takes(
     free = 1 << 40
     monkeypatch.setattr(processing, "available_memory", lambda: free)
     words = r"a picture of 1000x1000 takes 11\.4 GiB of memory when the model enlarges it 32 times"
-    with pytest.raises(ImageError, match=f"{words}, for a result of 2 times: use a model that"):
+    with pytest.raises(ImageError, match=f"{words}, for a result of 2 times; use a model that"):
         enlarging(32, scale=2).prepare(picture)
     # As much for a larger result, or little, is done.
     assert enlarging(32, scale=5).prepare(picture).calls

@@ -346,7 +346,7 @@ def test_a_picture_that_is_added_enlarged_is_an_input_of_the_last_product() -> N
     ("nodes", "complaint"),
     [
         ((), "a network without nodes"),
-        ((convolution(1, 1, 1),), r"node 1 \(Convolution\): reads value 1, which is not made"),
+        ((convolution(1, 1, 1),), r"node 1 \(Convolution\): it reads value 1, which is not made"),
         ((convolution(0, 3, 1),), r"weight reads 3 planes, but the picture makes 1"),
         ((convolution(0, 1, 1), Add(1, 0)), "its sources lie at different places"),
         ((Mean(0),), "its result is a vector, but expected a picture"),

@@ -146,7 +146,7 @@ def test_a_refused_node_leaves_nothing() -> None:
 
 def test_pictures() -> None:
     for planes in (0, -1, MOST_PLANES + 1):
-        with pytest.raises(ModelError, match=f"m: the picture makes {planes} planes"):
+        with pytest.raises(ModelError, match=f"m: the picture: it makes {planes} planes"):
             GraphBuilder("m", planes)
     with pytest.raises(ModelError, match="a network without nodes"):
         GraphBuilder("m", 3).model()

@@ -269,10 +269,13 @@ def test_marks_behind_a_prefix_count() -> None:
         ({str(n): dict(WANTED) for n in range(17)}, "holds 17 networks, more than 16"),
         ({"one": {"a": {"b": None}}}, "holds no weights by name"),
         ({"net_g": {"layers.0.blocks.0.gamma": RIVAL["conv0.bias"]}}, "an RGT: not supported"),
-        (Made(Global("os", "system"), ("true",)), "asks for 'os.system': only tensors are read"),
+        (
+            Made(Global("os", "system"), ("true",)),
+            "asks for 'os.system', and only tensors are read",
+        ),
         (
             {"state_dict": WANTED, "x": Made(Global("os", "system"), ("true",))},
-            "asks for 'os.system': only tensors are read",
+            "asks for 'os.system', and only tensors are read",
         ),
     ],
 )
@@ -309,7 +312,7 @@ def test_a_packed_member_is_measured_before_it_is_unpacked() -> None:
         b"PK\x01\x02", 0, locked.index(b"archive/data/0", locked.index(b"PK\x01\x02"))
     )
     locked[at + 8] |= 1
-    with pytest.raises(ModelError, match="'archive/data/0' is encrypted: pack it anew"):
+    with pytest.raises(ModelError, match="'archive/data/0' is encrypted; pack it anew"):
         parse_named(bytes(locked), "m.pth")
 
 

@@ -17,7 +17,7 @@ from waifu2x.networks.readers import parse_named
 MODELS = dict(greedy_models.models())
 REFUSED = {
     # 748 bytes, which took 31 s and 1.85 GB.
-    "64 by 16 parts, Relu": r"node 3 \(Convolution\): asks for more than 16,777,216 weights of a",
+    "64 by 16 parts, Relu": r"node 3 \(Convolution\): it asks for more than 16,777,216 weights",
     "64 by 64 parts, Conv": r"asks for more than 4,096 joined maps",
     "9000 of Add itself": "asks for more than 4,096 nodes",
     "40 layers of 512 planes, 3x3, one weight": "asks for more than",

@@ -151,8 +151,8 @@ def test_numbers_as_keys_are_read() -> None:
 def test_a_whole_module_is_told_how_to_be_saved() -> None:
     pickle = Pickle()
     pickle.code += b"c__main__\nNet\n)\x81"
-    refused(new_file(pickle), r"holds a whole module .*: save model\.state_dict\(\)")
-    refused(pth({"epoch": 7, "loss": 3}), "holds no weights by name: a state_dict is needed")
+    refused(new_file(pickle), r"holds a whole module .*; save model\.state_dict\(\)")
+    refused(pth({"epoch": 7, "loss": 3}), "holds no weights by name; save model.state_dict()")
 
 
 # Few bytes that ask for many: in a process that may not have many.

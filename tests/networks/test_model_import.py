@@ -226,7 +226,7 @@ BIAS = np.zeros(1)
         (npz({"conv1/W": WEIGHTS[0], "conv1/b": BIAS}), "conv1 is not a convolution"),
         (npz({"conv1/W": np.ones((1, 1, 5, 5)), "conv1/b": BIAS}), "layer 1: weight has 5x5"),
         (npz({"conv1/W": WEIGHTS, "conv1/b": np.zeros(2)}), "layer 1: bias has 2 values"),
-        (npz(chainer_arrays((3, 4, 1))), "layer 2: makes 1 planes of the picture"),
+        (npz(chainer_arrays((3, 4, 1))), "layer 2: it makes 1 planes of the picture"),
         (npz({"conv1/W": WEIGHTS * np.nan, "conv1/b": BIAS}), "not a finite float32"),
         (npz({"conv1/W": WEIGHTS * 1e39, "conv1/b": BIAS}), "not a finite float32"),
         (npz({"conv1/W": WEIGHTS * 1j, "conv1/b": BIAS}), "not a readable .npz"),
@@ -239,7 +239,7 @@ BIAS = np.zeros(1)
         (npz({"conv1/W": np.ones((3, 3, 4, 4))}), "upconv_7 has 7"),
         (
             npz(upconv_arrays() | {"conv7/W": np.ones((2, 1, 4, 4))}),
-            "layer 7: makes 1 planes of the p",
+            "layer 7: it makes 1 planes of the p",
         ),
         (npz({"conv1/W": WEIGHTS.astype(str), "conv1/b": BIAS}), "not a readable .npz"),
         (npz({"conv1/W": WEIGHTS.astype(object), "conv1/b": BIAS}), "not a readable .npz"),
@@ -350,8 +350,11 @@ def test_damaged_member(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("only", "message"),
     [
-        ("vgg_7/none", "no set of the name vgg_7/none; it holds vgg_7/art, vgg_7/art_y, vgg_7/pho"),
-        ("vgg_7", "no set of the name vgg_7; it holds vgg_7/art, "),
+        (
+            "vgg_7/none",
+            "it holds no set of the name vgg_7/none; choose vgg_7/art or vgg_7/art_y",
+        ),
+        ("vgg_7", "it holds no set of the name vgg_7; choose vgg_7/art or "),
         ("resnet10/art", "pkg/models/resnet10/anime_style_scale_rgb.npz: resnet10 is not"),
         ("pkg/broken", "pkg/broken/noise2_model.json: not valid JSON"),
     ],
@@ -367,9 +370,9 @@ def test_archive_without_what_is_wanted(tmp_path: Path, only: str, message: str)
 @pytest.mark.parametrize(
     ("members", "only", "message"),
     [
-        ({}, None, "no model in it that can be used"),
-        ({}, "a/set", "no set of the name a/set; it holds none to import"),
-        ({"a.json": b"{}"}, None, "no model in it that can be used: a.json: expected a name like"),
+        ({}, None, "it holds no model"),
+        ({}, "a/set", "it holds no set of the name a/set"),
+        ({"a.json": b"{}"}, None, "no model in it can be used: a.json: expected a name like"),
     ],
 )
 def test_archive_without_any(
@@ -386,8 +389,8 @@ def test_archive_without_any(
     [
         ("absent_scale_rgb.npz", "cannot read the model: no such file"),
         ("absent.whl", "cannot read the model: no such file"),
-        ("noise1_model.json", "does not say which set it is of: give --name SET"),
-        ("noise1_model.json.gz", "does not say which set it is of: give --name SET"),
+        ("noise1_model.json", "it does not say which set it is of; give --name SET"),
+        ("noise1_model.json.gz", "it does not say which set it is of; give --name SET"),
         ("absent_noise1_model.json", "cannot read the model: no such file"),
         ("scale_model.json", "expected a name like noise1_model.json"),
         ("_model.json", "expected a name like noise1_model.json"),
@@ -422,7 +425,7 @@ def test_models_are_not_overwritten_unasked(tmp_path: Path) -> None:
     mine.write_bytes(b"precious")
     with pytest.raises(OutputError) as caught:
         import_models(source, root, None)
-    assert str(caught.value) == f"{mine}: exists already: use --overwrite to replace it"
+    assert str(caught.value) == f"{mine}: it exists already; use --overwrite to replace it"
     assert mine.read_bytes() == b"precious"
     assert files(root) == ["vgg_7/art_y/scale2.0x_model.json"]  # all or nothing
     import_models(source, root, "vgg_7/photo")  # elsewhere it matters not
@@ -463,7 +466,7 @@ def test_names_that_lead_elsewhere(tmp_path: Path, source: str, name: str) -> No
     path = archive(tmp_path / source, MEMBERS)
     if source.endswith("json"):
         path.write_bytes(waifu2x_json(chainer_arrays()))
-    with pytest.raises(ModelError, match="not the name of a model set: give one like vgg_7/mine"):
+    with pytest.raises(ModelError, match="not the name of a model set; give one like vgg_7/mine"):
         import_models(path, tmp_path / "deep" / "models", name)
     assert files(tmp_path) == [source]
 
@@ -476,7 +479,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_names_of_shipped_sets_are_taken(tmp_path: Path, own: Path) -> None:
-    hidden = "the vgg_7/art of waifu2x itself would hide it: give"
+    hidden = "the vgg_7/art of waifu2x itself would hide it; give"
     single = tmp_path / "anime_style_noise1_rgb.npz"
     single.write_bytes(npz(chainer_arrays()))
     for name in ("vgg_7/art", "vgg_7//art", "./vgg_7/art"):
@@ -529,14 +532,14 @@ def test_a_network_of_ncnn(tmp_path: Path) -> None:
     ):
         import_models(source, tmp_path / "models", "my/own")
     source.with_suffix(".bin").write_bytes(BIN)
-    with pytest.raises(ModelError, match="does not say which set it is of: give --name SET"):
+    with pytest.raises(ModelError, match="it does not say which set it is of; give --name SET"):
         import_models(source, tmp_path / "models", None)
     import_models(source, tmp_path / "models", "my/own")
     assert files(tmp_path / "models") == [
         "my/own/scale2.0x_model.bin",
         "my/own/scale2.0x_model.param",
     ]
-    with pytest.raises(OutputError, match="exists already: use --overwrite to replace it"):
+    with pytest.raises(OutputError, match="exists already; use --overwrite to replace it"):
         import_models(source, tmp_path / "models", "my/own")
 
 
@@ -548,7 +551,9 @@ def test_one_model_in_two_formats(tmp_path: Path) -> None:
     weights.write_bytes(waifu2x_json(chainer_arrays()))
     root = tmp_path / "models"
     import_models(weights, root, "my")
-    with pytest.raises(OutputError, match=r"noise1_model\.json: exists already: use --overwrite"):
+    with pytest.raises(
+        OutputError, match=r"noise1_model\.json: it exists already; use --overwrite"
+    ):
         import_models(text, root, "my")
     import_models(text, root, "my", overwrite=True)
     assert files(root) == ["my/noise1_model.bin", "my/noise1_model.param"]
@@ -575,7 +580,8 @@ def test_damaged_networks_of_ncnn(tmp_path: Path) -> None:
     line = "line 4 (Convolution conv)"
     assert reasons == [
         "a/b/noise0_model.param: its weights are missing: expected a .bin file beside it",
-        f"a/b/noise1_model.param: {line}: needs 12 bytes of the .bin file, but 11 are left in it",
+        f"a/b/noise1_model.param: {line}: it needs 12 bytes of the .bin file, but 11 are left"
+        " in it",
         "a/b/noise2_model.param: line 1: expected 7767517, as .param files of ncnn begin",
         "",
     ]
@@ -619,7 +625,7 @@ def test_bombs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ModelError, match="asks for more than 1 MiB"):
         import_models(source, tmp_path / "models", None)
     monkeypatch.setattr("waifu2x.networks.model_import._MAX_UNPACKED", 1000)
-    with pytest.raises(ModelError, match=r"models\.zip: asks for more than"):
+    with pytest.raises(ModelError, match=r"models\.zip: it asks for more than"):
         import_models(archive(tmp_path / "models.zip", MEMBERS), tmp_path / "models", None)
 
 
@@ -643,7 +649,7 @@ def test_without_a_home_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     source = archive(tmp_path / "models.zip", MEMBERS)
     result = CliRunner().invoke(cli, ["models", "import", str(source)])
     assert result.exit_code == 1
-    assert result.stderr == "Error: no home directory to keep models in: give a FOLDER\n"
+    assert result.stderr == "Error: no home directory to keep models in; give a FOLDER\n"
     folder = tmp_path / "folder"
     result = CliRunner().invoke(cli, ["models", "import", str(source), str(folder)])
     assert result.exit_code == 0
@@ -659,8 +665,8 @@ def test_import_command(tmp_path: Path, own: Path) -> None:
         return result.exit_code, result.stdout, result.stderr
 
     target = own / "my" / "noise1_model.json"
-    nameless = f"Error: {source}: does not say which set it is of: give --name SET\n"
-    exists = f"Error: {target}: exists already: use --overwrite to replace it\n"
+    nameless = f"Error: {source}: it does not say which set it is of; give --name SET\n"
+    exists = f"Error: {target}: it exists already; use --overwrite to replace it\n"
     assert run() == (1, "", nameless)
     assert run("--name", "my") == (0, f"{target}\n", "")
     assert run("--name", "my") == (1, "", exists)

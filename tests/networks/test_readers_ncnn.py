@@ -359,8 +359,8 @@ def replaced(line: int, old: str, new: str) -> bytes:
         (replaced(1, "7767517", "7767516"), "line 1: expected 7767517"),
         (replaced(2, "3 3", "3"), "line 2: expected the numbers of layers"),
         (replaced(2, "3 3", "-3 3"), "line 2: expected the numbers of layers"),
-        (replaced(2, "3 3", "4 3"), "line 2: says 4 layers, but 3 follow"),
-        (replaced(2, "3 3", "3 4"), "line 2: says 4 blobs, but the layers make 3"),
+        (replaced(2, "3 3", "4 3"), "line 2 says 4 layers, but 3 follow"),
+        (replaced(2, "3 3", "3 4"), "line 2 says 4 blobs, but the layers make 3"),
         (replaced(2, "3 3", "0 3"), "line 2: 0 layers, but expected 1 to 10000"),
         (replaced(2, "3 3", "999999999 3"), "line 2: 999999999 layers, but expected 1 to 10000"),
         (replaced(4, "1 1 data", "x 1 data"), "line 4: expected kind, name and the numbers of b"),
@@ -389,8 +389,14 @@ def replaced(line: int, old: str, new: str) -> bytes:
         (replaced(4, " 1=3", " 1=3 9=3"), "line 4 (Convolution a): key 9 (activation) is 3"),
         (replaced(4, "6=54", "6=55"), "line 4 (Convolution a): key 6 (number of weights) is 55"),
         (replaced(4, "6=54", "6=9"), "line 4 (Convolution a): key 6 (number of weights) is 9,"),
-        (replaced(4, "1 1 data", "1 1 gone"), "line 4 (Convolution a): reads blob gone, which no"),
-        (replaced(4, "1 1 data", "1 1 b"), "line 4 (Convolution a): reads blob b, which no line"),
+        (
+            replaced(4, "1 1 data", "1 1 gone"),
+            "line 4 (Convolution a): it reads blob gone, which no",
+        ),
+        (
+            replaced(4, "1 1 data", "1 1 b"),
+            "line 4 (Convolution a): it reads blob b, which no line",
+        ),
         (replaced(4, "data a", "data data"), "line 4 (Convolution a): blob data is made twice"),
         (replaced(5, "1 1 a", "1 1 data"), "line 5 (Convolution b): key 6 (number of weights)"),
         (replaced(5, "1 1 a b", "2 1 a a b"), "line 5 (Convolution b): 2 blobs in and 1 out, but"),
@@ -530,7 +536,9 @@ def test_a_crop_to_another_size() -> None:
     files = same().add("Split s 1 2 a a0 a1").convolution("a0", "b", (4, 4), 5)
     files.add("Split t 1 2 b b0 b1").add("Crop c 2 1 a1 b0 d", **{"0": 1, "1": 1})
     last(files.convolution("d", "e", (4, 4)).add("BinaryOp f 2 1 e b1 g"), "g", 4)
-    with pytest.raises(ModelError, match=r"\(Crop c\): crops \d+ pixels to \d+: only as much on"):
+    with pytest.raises(
+        ModelError, match=r"\(Crop c\): it crops \d+ pixels to \d+: only as much on"
+    ):
         files.parse()
 
 
@@ -548,7 +556,7 @@ def test_weights_cut_off(length: int) -> None:
     with pytest.raises(ModelError) as caught:
         ncnn.parse(PLAIN.text, PLAIN.binary[:length], "m.param")
     layer = "line 4 (Convolution a)" if length < 228 else "line 5 (Convolution b)"
-    assert str(caught.value).startswith(f"m.param: {layer}: needs ")
+    assert str(caught.value).startswith(f"m.param: {layer}: it needs ")
     assert str(caught.value).endswith(" left in it")
 
 

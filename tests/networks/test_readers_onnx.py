@@ -600,14 +600,14 @@ def scattered(places: Any, **attributes: str) -> tuple[bytes, str]:
     net = Net()
     two = net.op("Slice", "input", net.number([1]), net.number([3]), net.number([1]))
     net.op("ScatterND", "input", net.number(places), two, output="output", **attributes)
-    why = "reduction 'add'" if attributes else "replaces other numbers than neighbouring planes"
+    why = "reduction 'add'" if attributes else "it replaces other numbers than neighbouring planes"
     return net.file(), f"/output (ScatterND): {why}: not supported"
 
 
 REFUSED: dict[str, tuple[bytes, str]] = {
     "an operator": (
         simple(node("Einsum", ["input", "input"], ["output"])),
-        "m.onnx: /output (Einsum): is not supported",
+        "m.onnx: /output (Einsum): not supported",
     ),
     "groups": (
         simple(node("Conv", ["input", "w"], ["output"], group=2), weights={"w": ONES}),
@@ -630,7 +630,7 @@ REFUSED: dict[str, tuple[bytes, str]] = {
         ),
         "/output (Mul): a mean over planes that is no part of a norm",
     ),
-    "the root of a map": (simple(node("Sqrt", ["input"], ["output"])), "/output (Sqrt): is supp"),
+    "the root of a map": (simple(node("Sqrt", ["input"], ["output"])), "/output (Sqrt): supp"),
     "a cube": (
         simple(node("Pow", ["input", "n"], ["output"]), weights={"n": np.full(1, 3.0, "f4")}),
         "/output (Pow): a power other than a square",
@@ -662,7 +662,7 @@ REFUSED: dict[str, tuple[bytes, str]] = {
         simple(
             node("Relu", ["b"], ["a"]), node("Relu", ["a"], ["b"]), node("Relu", ["b"], ["output"])
         ),
-        "/a (Relu): damaged: reads b, which no node before it makes",
+        "/a (Relu): damaged: it reads b, which no node before it makes",
     ),
     "a value of itself": (
         simple(node("Add", ["output", "input"], ["output"])),
@@ -739,7 +739,7 @@ REFUSED: dict[str, tuple[bytes, str]] = {
             node("Pad", ["input", "p"], ["output"]),
             weights={"p": np.array([0, 1, 0, 0, 0, 0, 0, 0])},
         ),
-        "/output (Pad): pads planes",
+        "/output (Pad): it pads planes",
     ),
     "a reflection inside": (
         simple(
@@ -748,7 +748,7 @@ REFUSED: dict[str, tuple[bytes, str]] = {
             node("Conv", ["b", "w"], ["output"]),
             weights={"w": ONES, "p": np.array([0, 0, 1, 1, 0, 0, 1, 1])},
         ),
-        "/b (Pad): pads a map by 'reflect'",
+        "/b (Pad): it pads a map by 'reflect'",
     ),
     "a softplus alone": (
         simple(
@@ -785,7 +785,7 @@ REFUSED: dict[str, tuple[bytes, str]] = {
                 "one": np.array([1]),
             },
         ),
-        "m.onnx: asks for more than",
+        "m.onnx: it asks for more than",
     ),
     "a huge range": (
         simple(
@@ -826,7 +826,8 @@ REFUSED: dict[str, tuple[bytes, str]] = {
     ),
     "a branch that small pictures have nothing for": (
         reduced(strided=True).file(),
-        "m.onnx: enlarges a reduced map that small pictures have nothing left for: not supported",
+        "m.onnx: it enlarges a reduced map that small pictures have nothing left for: not"
+        " supported",
     ),
     "maxima with pads": (
         simple(
@@ -845,11 +846,11 @@ REFUSED: dict[str, tuple[bytes, str]] = {
             node("Shape", ["input"], ["s"]),
             node("Expand", ["a", "s"], ["output"]),
         ),
-        "/output (Expand): repeats a map",
+        "/output (Expand): it repeats a map",
     ),
     "a map that is tiled": (
         simple(node("Tile", ["input", "n"], ["output"]), weights={"n": np.array([1, 1, 2, 2])}),
-        "/output (Tile): repeats other than single planes",
+        "/output (Tile): it repeats other than single planes",
     ),
     "a map that is tiled too often": (
         simple(

@@ -311,13 +311,13 @@ def test_linear_layers_are_dense() -> None:
 @pytest.mark.parametrize(
     ("architecture", "number", "change", "message"),
     [
-        ("upconv_7", 7, ("convolution", 7, 3, 4), "class_name: is a convolution, but expected a t"),
+        ("upconv_7", 7, ("convolution", 7, 3, 4), "class_name is a convolution, but expected a t"),
         ("upconv_7", 7, ("transposed", 7, 3, 2), "weight has 2x2 taps, but expected 4x4"),
         (
             "upconv_7",
             7,
             ("transposed", 7, 1, 4),
-            "makes 1 planes of the picture's 3: a picture must",
+            "it makes 1 planes of the picture's 3: a picture",
         ),
         ("upcunet", 3, ("convolution", 8, 8, 3), "weight has 3x3 taps, but expected 2x2"),
         ("upcunet", 6, ("convolution", 4, 1, 1), "weight reads 4 planes, but layer 5 makes 8"),
@@ -325,19 +325,19 @@ def test_linear_layers_are_dense() -> None:
             "upcunet",
             7,
             ("convolution", 1, 4, 1),
-            "multiplies the 8 planes of layer 5 by the 4 factors of layer 7",
+            "it multiplies the 8 planes of layer 5 by the 4 factors of layer 7",
         ),
         (
             "upcunet",
             8,
             ("transposed", 8, 4, 2),
-            "adds the 4 planes of layer 8 to the 8 of layer 2",
+            "it adds the 4 planes of layer 8 to the 8 of layer 2",
         ),
         (
             "cunet",
             30,
             ("convolution", 8, 1, 3),
-            "adds the 1 planes of layer 30 to the 3 of layer 10",
+            "it adds the 1 planes of layer 30 to the 3 of layer 10",
         ),
     ],
 )
@@ -477,7 +477,7 @@ def five_by_five(entries: Document) -> None:
         pytest.param(put(3, "class_name", [1]), "layer 3: class_name [1]", id="class-no-text"),
         pytest.param(
             transposed,
-            "layer 3: class_name: is a transposed convolution, but expected a convolution",
+            "layer 3: class_name is a transposed convolution, but expected a convolution",
             id="transposed",
         ),
         pytest.param(
@@ -487,7 +487,7 @@ def five_by_five(entries: Document) -> None:
         ),
         pytest.param(
             replace_layer(3, (5, 1)),
-            "layer 3: makes 1 planes of the picture's 3: a picture must stay one",
+            "layer 3: it makes 1 planes of the picture's 3: a picture must stay one",
             id="ends",
         ),
         pytest.param(put(1, "model_config", 3), "layer 1: model_config: expected an", id="config"),

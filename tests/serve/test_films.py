@@ -107,7 +107,7 @@ def test_films_that_cannot_be_made(server: Server) -> None:
     cases = {
         "in.mp4": (b"no film", "in.mp4: "),
         "large.mkv": (film_of(1, size=(400, 300)), "large.mkv: its pictures have 300x400 pixels"),
-        "long.mkv": (film_of(2, times=(0, 13 * 3600 * 1000)), "long.mkv: lasts 13 hours"),
+        "long.mkv": (film_of(2, times=(0, 13 * 3600 * 1000)), "long.mkv: it lasts 13 hours"),
     }
     for name, (content, told) in cases.items():
         failed = server.send(name, content)

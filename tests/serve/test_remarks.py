@@ -19,10 +19,10 @@ pytest.importorskip("uvicorn")
 from tests.helpers.contents import encode, noise
 from tests.helpers.queues import added, queue_of
 from tests.helpers.servers import Server
+from waifu2x.errors import LESS_MEMORY, Sentence
 from waifu2x.imaging.picture import Picture
-from waifu2x.serve import sentences
 from waifu2x.serve.job_results import JobResults
-from waifu2x.serve.jobs import Remarks, ResultInfo
+from waifu2x.serve.jobs import COMMAND_LINE, Remarks, ResultInfo, few, on_page
 from waifu2x.serve.spool import Spool
 from waifu2x.serve.store import Store
 
@@ -79,7 +79,7 @@ def test_a_sound_that_mp4_refuses_goes_elsewhere(server: Server, tmp_path: Path)
         done = server.ended(server.send("in.mp4", content)["id"])
         assert done["state"] == "done", done
         assert (done["result"]["format"], done["lost"]) == (container, [])
-        assert f"in.mp4: made as .{container}: .mp4 cannot hold all of it" in done["notices"]
+        assert f"in.mp4: .mp4 cannot hold all of it: made as .{container}" in done["notices"]
         assert sounds_of(server, done) == [codec]
 
 
@@ -95,7 +95,7 @@ def test_a_film_whose_only_sound_is_lost_says_so(server: Server, tmp_path: Path)
     assert done["state"] == "done", done
     assert done["lost"] == [
         "in.ts: audio 1 aac_latm is left out",
-        "in.ts: the result has no sound: no container here holds it",
+        "in.ts: the result has no sound, since no container here holds it",
     ]
     assert sounds_of(server, done) == []
 
@@ -152,41 +152,29 @@ def test_an_error_names_the_file_that_was_sent(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("remedy", "on_a_card", "in_an_error"),
     [
-        ("a: HDR is kept: look at it first (--preview)", "a: HDR is kept: look at it first"),
-        ("a looks like film with pulldown: --ivtc restores it", "a looks like film with pulldown"),
-        ("a: from 5 s it is 4x2 (--start 5 begins one)", "a: from 5 s it is 4x2"),
-        ("a: 4:4:4 is kept: use --chroma 420 for them", "a: 4:4:4 is kept"),
-        ("a: audio 1 (und) is left out", "a: audio 1 (und) is left out"),
-        ("a: title--b is left out\n\x1b[1m", "a: title--b is left out\\n\\x1b[1m"),
+        ("look at a frame first, with --preview", "", COMMAND_LINE),
+        ("use -s 1 -n 0", "", COMMAND_LINE),
+        ("use `waifu2x video`", "", COMMAND_LINE),
+        ("save it as a 16-bit PNG", "save it as a 16-bit PNG", "save it as a 16-bit PNG"),
+        (LESS_MEMORY, LESS_MEMORY, LESS_MEMORY),
+        ("", "", ""),
     ],
-)  # fmt: skip
-def test_no_notice_names_an_option_that_the_page_lacks(told: str, expected: str) -> None:
-    assert sentences.notice(told) == expected
-
-
-@pytest.mark.parametrize(
-    ("told", "expected"),
-    [
-        (
-            "a: needs even sides: give --width and --height, or use --chroma 444",
-            "a: needs even sides: use the command line, whose options can do more",
-        ),
-        ("a: 90 pixels are more than --max-pixels 9 allows",) * 2,
-        ("a: too little memory: use a smaller scale, or -m upconv_7, which needs less",
-         "a: too little memory: use a smaller scale, or the model upconv_7, which needs less"),
-        ("a: has no frames between --start and --end", "a: has no frames"),
-        ("a: damaged: invalid data",) * 2,
-    ],
-)  # fmt: skip
-def test_no_error_names_an_option_that_the_page_lacks(told: str, expected: str) -> None:
-    assert sentences.error(told) == expected
+)
+def test_no_remedy_names_an_option_that_the_page_lacks(
+    remedy: str, on_a_card: str, in_an_error: str
+) -> None:
+    """The problem stays as it is, whatever a file is called."""
+    problem = "title--b; use -x.png: 90 pixels are more than --max-pixels 9 allows"
+    told = Sentence(problem, remedy)
+    assert on_page(told) == "; ".join(filter(None, (problem, on_a_card)))
+    assert on_page(told, COMMAND_LINE) == "; ".join(filter(None, (problem, in_an_error)))
 
 
 def test_a_file_cannot_fill_the_card_with_notices() -> None:
-    found = sentences.few([f"a: stream {number} is left out" for number in range(1000)] * 2)
+    found = few([f"a: stream {number} is left out" for number in range(1000)] * 2)
     assert len(found) == 21
     assert found[-1] == "There are 980 more notices."
-    (long,) = sentences.few(["a" * 100_000])
+    (long,) = few(["a" * 100_000])
     assert len(long) < 1000

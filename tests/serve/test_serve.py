@@ -130,7 +130,7 @@ def test_archives_and_animations(server: Server) -> None:
 def test_what_is_no_picture_is_a_card_that_says_so(server: Server) -> None:
     job = server.send("page.svg", b"<svg xmlns='http://www.w3.org/2000/svg'/>")
     assert job["state"] == "failed"
-    assert job["error"].startswith("page.svg: is a drawing (SVG)")
+    assert job["error"].startswith("page.svg: it is a drawing (SVG)")
     assert server.ask("POST", f"/api/jobs/{job['id']}/retry").status == 409
 
 

@@ -122,7 +122,7 @@ def test_code_that_others_could_have_written_is_not_used(folder: Path, mode: int
     assert [path.name for path in (folder / "numba").iterdir()] == [KEY]
     assert cache.distrusted() == [folder / "numba"]
     result = CliRunner().invoke(cli, ["cache"])
-    assert f"{folder / 'numba'}: not used: others can write there" in result.stderr
+    assert f"{folder / 'numba'}: it is not used, since others can write there" in result.stderr
 
 
 def test_a_folder_of_somebody_else_is_not_used(

@@ -117,7 +117,7 @@ def check_a_folder(source: str, target: str) -> None:
     assert contents(Path("down")) == contents(Path("out"))
 
     again = batch(*model, source, target)
-    assert "exists already: use --overwrite or --skip-existing" in again.stderr
+    assert "exists already; use --overwrite or --skip-existing" in again.stderr
     assert "0 done, 0 skipped, 6 failed" in again.stderr
     skipped = batch("--skip-existing", *model, source, target)
     assert "0 done, 5 skipped, 1 failed" in skipped.stderr
@@ -173,9 +173,9 @@ def test_files_at_urls_are_paths(folder: Path) -> None:
         (["memory://none", "out"], "memory://none: no such folder", 2),
         (["in", "memory://out", "--copy-times"], "--copy-times is for paths", 2),
         (["memory://in", "memory://in/"], "OUTPUT_DIR must be another folder", 2),
-        (["in", "memory://"], "names no bucket: give one, as in memory://bucket/folder", 1),
+        (["in", "memory://"], "names no bucket; give one, as in memory://bucket/folder", 1),
         (["in", "memory:///"], "names no bucket", 1),
-        (["ftp://127.0.0.1:1/in", "out"], "ftp://127.0.0.1:1/in: cannot be reached: ", 1),
+        (["ftp://127.0.0.1:1/in", "out"], "ftp://127.0.0.1:1/in: cannot reach it: ", 1),
     ],
 )
 def test_wrong_urls(folder: Path, arguments: list[str], message: str, code: int) -> None:
@@ -212,8 +212,8 @@ def test_what_stores_say_is_one_line(folder: Path, monkeypatch: pytest.MonkeyPat
     uploaded(Path("in"), "memory://in")
     monkeypatch.setattr(stores, "_OBJECTS", ("s3", "memory"))
     for method, message in (
-        ("isdir", "memory://in: cannot be reached"),
-        ("find", "memory://in: cannot be listed"),
+        ("isdir", "memory://in: cannot reach it"),
+        ("find", "memory://in: cannot list it"),
         ("cat_file", "memory://in/a.png: cannot read"),
         ("get_file", "memory://in/book.cbz"),
         ("put_file", "memory://out/a.png: cannot write"),
@@ -234,7 +234,7 @@ def test_without_the_packages(folder: Path, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setitem(__import__("sys").modules, name, None)
     Path("in").mkdir()
     Image.new("RGB", (3, 3)).save("in/a.png")
-    install = "more packages: pip install 'waifu2x-kernels[cluster]'\n"
+    install = "more packages; run `pip install 'waifu2x-kernels[cluster]'`\n"
     result = batch("s3://a/b", "out")
     assert (result.exit_code, result.stderr) == (1, f"Error: s3://a/b: URLs need {install}")
     result = batch("--cluster", "local", "in", "out")
@@ -290,4 +290,4 @@ def test_s3_by_a_cluster(folder: Path, s3: Any, tmp_path: Path) -> None:
 def test_a_bucket_that_is_not_there(folder: Path, s3: Any) -> None:
     make_tree(Path("in"))
     result = batch("in", "s3://no-such-bucket/out")
-    assert result.stderr == "Error: s3://no-such-bucket/out: no such bucket: make it first\n"
+    assert result.stderr == "Error: s3://no-such-bucket/out: no such bucket; make it first\n"

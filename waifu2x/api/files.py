@@ -200,7 +200,7 @@ def _output(job: Job, how: FileOptions) -> Output:
         try:
             table.check_encoder(table.of(extension))
         except OutputError as error:
-            raise OutputError(f"{job.target}: {error}") from error
+            raise error.of(job.target) from error
     options = OutputOptions(bits, background, how.get("strip", False))
     existing: Existing = "overwrite" if how.get("overwrite", False) else "fail"
     copy_times = how.get("copy_times", False)
@@ -216,16 +216,20 @@ def _extension(job: Job, chosen: str | None) -> str | None:
     suffix = target.suffix[1:].lower()
     if is_archive(job.source) or suffix in ARCHIVES:
         if not is_archive(job.source):
-            raise OutputError(f"{target}: an archive is made of an archive: {job.source} is none")
+            raise OutputError(
+                f"{target}: an archive can be made of an archive only, and {job.source} is none"
+            )
         if suffix not in ARCHIVES:
-            raise OutputError(f"{target}: {job.source} is an archive: end it in .cbz or .zip")
+            raise OutputError(f"{target}: {job.source} is an archive", "end it in .cbz or .zip")
         return chosen
     if suffix in table.WRITABLE:
         if chosen is not None and not table.same(chosen, suffix):
             raise ValueError(f"format {chosen!r} contradicts the name {target}")
         return suffix
     if chosen is None:
-        raise OutputError(f"{target}: its name says no format: end it in .png, say, or use format=")
+        raise OutputError(
+            f"{target}: its name says no format", "end it in .png, say, or use format="
+        )
     return chosen
 
 

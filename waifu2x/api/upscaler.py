@@ -294,7 +294,7 @@ class Upscaler:
 
     def _check_open(self) -> None:
         if self._closed:
-            raise BackendError("this upscaler is closed: make a new one")
+            raise BackendError("this upscaler is closed", "make a new one")
 
     def _pil(self, image: Image, on_progress: Progress) -> Image:
         from waifu2x.formats.pillow.images import from_pil, jpeg_coding, to_pil

@@ -287,7 +287,7 @@ def open_backend(
                 on_skip(reason)
             return best
     if any(isinstance(error, NoDeviceError) for error in reasons):
-        raise NoDeviceError(f"there is no device {device}: `waifu2x devices` lists them")
+        raise NoDeviceError(f"there is no device {device}", "see `waifu2x devices`")
     raise UnavailableError("no backend works here: " + "; ".join(map(str, reasons)))
 
 
@@ -355,9 +355,9 @@ def pick_device(name: str, found: Sequence[_Found], number: int) -> _Found:
         return found[number]
     if not found:
         raise UnavailableError(f"backend {name} found no device")
-    numbers = "its only one is 0" if len(found) == 1 else f"choose from 0 to {len(found) - 1}"
+    there = "use 0" if len(found) == 1 else f"choose from 0 to {len(found) - 1}"
     raise NoDeviceError(
-        f"backend {name} has no device {number}: {numbers}, as `waifu2x devices` shows"
+        f"backend {name} has no device {number}", f"{there}, as `waifu2x devices` shows"
     )
 
 
@@ -365,7 +365,7 @@ def _entry(name: str) -> Entry:
     for entry in _BACKENDS:
         if entry.name == name:
             return entry
-    raise BackendError(f"unknown backend {name!r}: choose one of {', '.join(BACKEND_NAMES)}")
+    raise BackendError(f"unknown backend {name!r}", f"choose one of {', '.join(BACKEND_NAMES)}")
 
 
 def _load(entry: Entry) -> Any:
@@ -375,5 +375,5 @@ def _load(entry: Entry) -> Any:
         if (error.name or "").partition(".")[0] not in entry.libraries:
             raise
         raise NotInstalledError(
-            f"backend {entry.name} needs the package {error.name}: run `{entry.install}`"
+            f"backend {entry.name} needs the package {error.name}", f"run `{entry.install}`"
         ) from error

@@ -167,8 +167,8 @@ class _Members:
                 raise ImageError(f"{job.source}: {name.shown}: too long a name")
             if new.leaves():
                 raise ImageError(
-                    f"{job.source}: {name.shown}: leads out of its folder: unpack the archive, and"
-                    " pack it again"
+                    f"{job.source}: {name.shown}: it leads out of its folder",
+                    "unpack the archive, and pack it again",
                 )
         self.header = Header((), len(self._named), format="ZIP")
 

@@ -131,7 +131,7 @@ def opened(file: IO[bytes], name: str) -> Iterator[zipfile.ZipFile]:
         size = file.seek(0, 2)
         if sum(member.file_size for member in members) > _SURE + _FOLD * size:
             raise ImageError(
-                f"{name}: its files unpack to more than {_FOLD} times its size: unpack it first"
+                f"{name}: its files unpack to more than {_FOLD} times its size", "unpack it first"
             )
         yield archive
 
@@ -141,16 +141,16 @@ def unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> by
     ImageError."""
     if member.flag_bits & _LOCKED:
         raise ImageError(
-            f"{name}: is locked by a password: unpack it, and pack it again without one"
+            f"{name}: it is locked by a password", "unpack it, and pack it again without one"
         )
     name = f"{name}: {MemberName.of(member).shown}"
     if member.file_size > _LARGEST:
-        raise ImageError(f"{name}: more than {_LARGEST >> 20} MiB: unpack the archive first")
+        raise ImageError(f"{name}: more than {_LARGEST >> 20} MiB", "unpack the archive first")
     with in_words(name, "damaged"):
         try:
             return archive.read(member)
         except RuntimeError as error:  # packed in a rare way
-            raise ImageError(f"{name}: cannot be unpacked: {error}") from error
+            raise ImageError(f"{name}: cannot unpack it: {error}") from error
 
 
 def _check_directory(file: IO[bytes], name: str) -> None:
@@ -161,14 +161,16 @@ def _check_directory(file: IO[bytes], name: str) -> None:
         file.seek(0)
         head = file.read(512)
         if not head.startswith(b"PK") and (told := refused.document(head)):
-            raise ImageError(f"{name}: {told}")
+            raise ImageError(told.of(name))
     elif end[_AT_END_SIZE] > _DIRECTORY:
         raise _too_many(name)
     file.seek(0)
 
 
 def _too_many(name: str) -> ImageError:
-    return ImageError(f"{name}: has more than {_MOST:,} files: unpack it, and use `waifu2x batch`")
+    return ImageError(
+        f"{name}: it has more than {_MOST:,} files", "unpack it, and use `waifu2x batch`"
+    )
 
 
 def _unicode_path(extra: bytes, checksum: int) -> str | None:

@@ -110,12 +110,12 @@ def may_write(job: Job, existing: Existing, sources: frozenset[Identity] = froze
     except OSError as error:
         raise OutputError(f"{job.target}: cannot write: {reason(error)}") from error
     if stat.S_ISDIR(status.st_mode):
-        raise OutputError(f"{job.target}: is a folder, not a file")
+        raise OutputError(f"{job.target}: it is a folder, not a file")
     if not stat.S_ISREG(status.st_mode):
-        raise OutputError(f"{job.target}: is not a plain file; for stdout give -")
+        raise OutputError(f"{job.target}: it is not a plain file; for stdout give -")
     identity = _identity(job.target, status)
     if identity in sources or identity in identities([job]):
-        raise OutputError(f"{job.target}: is an input itself: choose another output")
+        raise OutputError(f"{job.target}: it is an input itself", "choose another output")
     if existing == "fail":
         raise ExistsError(job.target)
     return existing == "overwrite"

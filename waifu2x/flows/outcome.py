@@ -15,8 +15,8 @@ from waifu2x.errors import (
     BackendError,
     DeviceError,
     FaultError,
+    Sentence,
     Waifu2xError,
-    printable,
     shortage,
 )
 from waifu2x.flows.flow import StoppedError
@@ -61,7 +61,7 @@ class FailedError(Exception):
     """Ends a job after a part of it has failed elsewhere."""
 
     def __init__(self, outcome: Outcome) -> None:
-        super().__init__(outcome.error)
+        super().__init__(str(outcome.error))
         self.outcome = outcome
 
 
@@ -76,25 +76,24 @@ def outcome_of_error(job: Job, output: Output, error: Exception) -> Outcome:
     if isinstance(error, FailedError):
         return error.outcome
     if isinstance(error, BackendError):
-        message = f"{job.source}: {error}"
+        message = error.sentence.of(job.source)
         device_failed = isinstance(error, DeviceError)
     elif isinstance(error, Waifu2xError):
         if output.existing == "skip" and isinstance(error.__cause__, FileExistsError):
             return Outcome(job)  # another run has made it meanwhile
-        message = str(error)
+        message = error.sentence
         disk_full = is_disk_full(error.__cause__)
     elif isinstance(error, OSError):
         disk_full = is_disk_full(error)
-        message = f"{error.filename or job.source}: {reason(error)}"
+        message = Sentence(f"{error.filename or job.source}: {reason(error)}")
     elif isinstance(error, MemoryError):
-        message = f"{job.source}: not enough memory for the result: {LESS_MEMORY}"
+        message = Sentence(f"{job.source}: not enough memory for the result", LESS_MEMORY)
     elif refused := shortage(error):
-        message = printable(f"{job.source}: {refused}")
+        message = refused.of(job.source)
     else:
         for line in "".join(traceback.format_exception(error)).splitlines():
             _LOG.debug("%s", line)
-        message = str(FaultError(f"{job.source}: {type(error).__name__}: {error}"))
-    message = message or repr(error)
+        message = FaultError(f"{job.source}: {type(error).__name__}: {error}").sentence
     return Outcome(job, error=message, device_failed=device_failed, disk_full=disk_full)
 
 

@@ -179,8 +179,8 @@ class PreparedSource:
             at_once = 1 if self._checked else self._at_once
             check_result(self._form, shape, itemsize, self._target, at_once)
             self._checked.add((shape, itemsize))
-        if notices:
-            self._on_notice("; ".join(notices))
+        for notice in notices:
+            self._on_notice(notice)
         duration = timed.duration if self.header.animated else None
         return Timed(picture, duration, index=timed.index)
 
@@ -190,7 +190,7 @@ def _result_sizes(network: Enlarger, header: Header, name: str) -> list[tuple[in
     try:
         return [network.result_size(height, width) for height, width, _ in header.extents]
     except ImageError as error:
-        raise ImageError(f"{name}: {error}") from error
+        raise error.of(name) from error
 
 
 def _grown(extent: Extent, size: tuple[int, int]) -> Extent:

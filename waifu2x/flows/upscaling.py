@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
 
-from waifu2x.errors import ExistsError, ImageError, OutputError
+from waifu2x.errors import ExistsError, ImageError, OutputError, Sentence
 from waifu2x.flows.flow import flow
 from waifu2x.flows.jobs import STANDARD, Job, Output, copy_times, make_folder, may_write
 from waifu2x.flows.noise_choice import NoiseChoice, choose
@@ -33,7 +33,9 @@ from waifu2x.system.stopwatch import Stopwatch
 
 _LARGE = 1 << 25
 """Pixels of results that all cores encode."""
-_NOTHING = "has no noise that -n auto removes, and stays as it is: give -n 0 to 3, or a scale"
+_NOTHING = Sentence(
+    "it has no noise that -n auto removes, and stays as it is", "give -n 0 to 3, or a scale"
+)
 _LARGE_FILE = 1 << 24
 """Bytes that take longer to decode than a device to open."""
 _LEAST_BYTES = 1 / 500
@@ -188,7 +190,7 @@ def _content(source: Path) -> bytes:
     if source != STANDARD:
         return content(source)
     if sys.stdin is None:
-        raise ImageError("standard input: is closed")
+        raise ImageError("standard input: it is closed")
     with explained(ImageError, "standard input: cannot read"):
         return sys.stdin.buffer.read()
 
@@ -222,7 +224,7 @@ class _StandardOutput(ContentSink):
 
     def open(self, header: Header) -> None:
         if sys.stdout is None:
-            raise OutputError("standard output: is closed")
+            raise OutputError("standard output: it is closed")
         super().open(header)
 
     def close(self) -> None:
@@ -250,6 +252,6 @@ def check_disk(target: Path, form: Format, extents: Sequence[Extent]) -> None:
         full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(target))
         megabytes = f"{free / 2**20:.0f} MiB are" if free >= 2**20 else f"{free >> 10} KiB are"
         raise OutputError(
-            f"{target}: no space on the disk for the result, {megabytes} free: make room, or"
-            " choose another folder"
+            f"{target}: no space on the disk for the result, {megabytes} free",
+            "make room, or choose another folder",
         ) from full

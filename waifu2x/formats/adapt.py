@@ -134,8 +134,9 @@ def check_sides(form: Format, height: int, width: int, name: str) -> None:
     """Raises OutputError if the format cannot hold `height` or `width` pixels a side."""
     if max(height, width) > form.largest:
         raise OutputError(
-            f"{name}: {form.name} holds at most {form.largest} pixels a side,"
-            f" but the result is {width}x{height}: choose png or tiff"
+            f"{name}: {form.name} holds at most {form.largest} pixels a side, but the result is "
+            f"{width}x{height}",
+            "choose png or tiff",
         )
 
 
@@ -152,8 +153,9 @@ def check_result(
     check_sides(form, height, width, name)
     if height * width * planes > form.most_bytes:
         raise OutputError(
-            f"{name}: {form.name} holds at most {form.most_bytes / 2**30:.0f} GiB,"
-            f" but the result is {size}: choose png or tiff"
+            f"{name}: {form.name} holds at most {form.most_bytes / 2**30:.0f} GiB, but the "
+            f"result is {size}",
+            "choose png or tiff",
         )
     copied = planes * itemsize if planes in (2, 4) else 0  # samples and alpha, side by side
     if form.name in ("PNG", "PNM"):
@@ -167,8 +169,9 @@ def check_result(
     if free is not None and needed > free:
         subject, takes = ("result", "takes") if at_once == 1 else (f"{at_once} results", "take")
         raise OutputError(
-            f"{name}: the {subject} of {size} pixels {takes} {needed / 2**30:.1f} GiB of"
-            f" memory, but {free / 2**30:.1f} GiB are free: use a smaller scale"
+            f"{name}: the {subject} of {size} pixels {takes} {needed / 2**30:.1f} GiB of "
+            f"memory, but {free / 2**30:.1f} GiB are free",
+            "use a smaller scale",
         )
 
 

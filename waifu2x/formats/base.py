@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 
-from waifu2x.errors import ImageError, shortage
+from waifu2x.errors import ImageError, Sentence, shortage
 from waifu2x.imaging.streams import Header, Timed
 
 _REASON = 200
@@ -26,10 +26,11 @@ def in_words(name: str, otherwise: str) -> Iterator[None]:
         raise
     except MemoryError as error:
         raise ImageError(
-            f"{name}: too large for this machine's memory: cut it into parts"
+            f"{name}: too large for this machine's memory", "cut it into parts"
         ) from error
     except ImportError as error:
-        raise ImageError(f"{name}: {shortage(error)}") from error
+        told = shortage(error) or Sentence(error)
+        raise ImageError(told.of(name)) from error
     except Exception as error:
         # Decoders meet damage in many ways, and say so with as many kinds of exception, some of
         # them with the damaged bytes.

@@ -84,7 +84,7 @@ def open_content(
         found_tiff = _tiff(data)
         told = refused.RAW if found_tiff and found_tiff.is_raw else refused.reason(data)
         if told:
-            raise ImageError(f"{name}: {told}")
+            raise ImageError(told.of(name))
         if found_tiff and not found_tiff.by_pillow:
             from waifu2x.formats import tiff
 

@@ -211,14 +211,14 @@ def check(extension: str, quality: Quality, depth: Depth) -> None:
     """Raises ValueError, which begins with the option's name, for options that a format lacks."""
     form = of(extension)
     if quality.level is not None and not form.quality:
-        raise ValueError(f"quality is for {', '.join(LOSSY)}; {extension} is lossless")
+        raise ValueError(f"quality is for {', '.join(LOSSY)}, and {extension} is lossless")
     if quality.level == "like" and form.name != "JPEG":
         raise ValueError(f"quality like is for jpg; give {extension} a number")
     if quality.compression != "default" and not form.compression:
         raise ValueError(f"compression is for {', '.join(COMPRESSED)}")
     if depth != "auto" and int(depth) not in form.depths:
         raise ValueError(
-            f"depth {depth}: {form.name} does not hold {depth} bits a sample: choose png or tiff"
+            f"depth {depth}: {form.name} does not hold {depth} bits a sample; choose png or tiff"
         )
 
 
@@ -263,12 +263,14 @@ def check_encoder(form: Format) -> None:
         try:
             plug_in(form)
         except ImageError as error:
-            raise OutputError(str(error)) from error
+            raise OutputError(error.sentence) from error
     elif form.feature is not None:
         from PIL import features
 
         if not features.check(form.feature):
-            raise OutputError(f"this Pillow cannot write {form.name}: pip install -U pillow")
+            raise OutputError(
+                f"this Pillow cannot write {form.name}", "run `pip install -U pillow`"
+            )
 
 
 def plug_in(form: Format) -> None:
@@ -279,6 +281,6 @@ def plug_in(form: Format) -> None:
     try:
         loaded = import_module(module)
     except ImportError as error:
-        raise ImageError(f"{form.name} needs a plugin: pip install {package}") from error
+        raise ImageError(f"{form.name} needs a plugin", f"run `pip install {package}`") from error
     if module == "pillow_heif":
         loaded.register_heif_opener()

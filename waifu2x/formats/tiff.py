@@ -62,7 +62,7 @@ def open_content(
     file = tifffile.TiffFile(io.BytesIO(data))
     try:
         if not pictures:
-            raise ImageError(f"{name}: has no picture in it")
+            raise ImageError(f"{name}: it has no picture in it")
         pages, total = list[tifffile.TiffPage](), 0
         for index, picture in enumerate(pictures):
             file.filehandle.seek(picture.at)
@@ -266,8 +266,8 @@ def _page(
     if planes is None or coded or (photometric == _PALETTE and not has_palette):
         kind = getattr(page.photometric, "name", str(photometric))
         raise ImageError(
-            f"{name}: {kind} pictures of {depth} bits a sample are not supported: convert to RGB"
-            " first"
+            f"{name}: {kind} pictures of {depth} bits a sample are not supported",
+            "convert to RGB first",
         )
     samples = page.asarray()
     if not samples.size:
@@ -315,13 +315,13 @@ def _values(samples: NDArray[Any], depth: int, name: str, notices: set[str]) -> 
         return full_range(samples, depth)
     if kind != "f":
         raise ImageError(
-            f"{name}: {depth}-bit {'signed ' if kind == 'i' else ''}samples are not supported:"
-            " convert to 16 bits or float first"
+            f"{name}: {depth}-bit {('signed ' if kind == 'i' else '')}samples are not supported",
+            "convert to 16 bits or float first",
         )
     low, high = float(samples.min()), float(samples.max())
     if not (low >= -1 and high <= 2):  # also where they are no numbers
         raise ImageError(
-            f"{name}: float samples from {low:g} to {high:g}, expected 0 to 1: scale them first"
+            f"{name}: float samples from {low:g} to {high:g}, expected 0 to 1", "scale them first"
         )
     if low < 0 or high > 1:
         notices.add("float samples outside 0 to 1 are cut off")

@@ -80,8 +80,8 @@ class ContentSink:
                 yield
             except MemoryError as error:
                 raise OutputError(
-                    f"{self._name}: not enough memory to encode as {self._form.name}: use a smaller"
-                    " scale"
+                    f"{self._name}: not enough memory to encode as {self._form.name}",
+                    "use a smaller scale",
                 ) from error
 
     def _writer_for(self, header: Header) -> Writer:

@@ -138,8 +138,8 @@ def _in_range(array: NDArray[np.float32]) -> NDArray[np.float32]:
         return array.clip(0, 1)
     if not (np.isfinite(low) and np.isfinite(high)):
         raise ImageError(
-            f"Expected float32 in [0, 1], but got {'NaN' if np.isnan(low) else 'infinity'}:"
-            " replace it first, as numpy.nan_to_num does"
+            f"Expected float32 in [0, 1], but got {('NaN' if np.isnan(low) else 'infinity')}",
+            "replace it first, as numpy.nan_to_num does",
         )
     raise ImageError(
         f"Expected float32 in [0, 1], but got {low:g} to {high:g}: {_into_range(low, high)}"

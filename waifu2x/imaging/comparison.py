@@ -159,8 +159,8 @@ def _refuse_other_shapes(one: NDArray[Any], other: NDArray[Any]) -> None:
     slack = max(height, width, other_height, other_width)
     if proportions[0] + slack < _LEAST_SHARE * proportions[1]:
         raise ImageError(
-            f"pictures of {width}x{height} and {other_width}x{other_height} have other"
-            " proportions: crop one of them first"
+            f"pictures of {width}x{height} and {other_width}x{other_height} have other proportions",
+            "crop one of them first",
         )
 
 

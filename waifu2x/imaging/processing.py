@@ -200,7 +200,7 @@ class Processing:
                     f"{self.facts.name}: its models do not all take {colours.planes} planes"
                 )
         except ModelError as error:
-            raise ModelError(f"transparency needs a scale model: {error}") from error
+            raise error.of("transparency needs a scale model") from error
         return found
 
 
@@ -248,14 +248,14 @@ def _check_memory(calls: Sequence[ChainCall], plan: ResizePlan) -> None:
     growth = max(plan.width / plan.part.width, plan.height / plan.part.height)
     if needed > _LARGE and plan.factor > _MOST_EXCESS * growth:
         raise ImageError(
-            f"{takes}, for a result of {float(growth):.4g} times:"
-            " use a model that enlarges less, or a larger scale"
+            f"{takes}, for a result of {float(growth):.4g} times",
+            "use a model that enlarges less, or a larger scale",
         )
     free = available_memory()
     if free is not None and needed > free:
         raise ImageError(
-            f"{takes}, before it is reduced, but {free / 2**30:.1f} GiB are free:"
-            " use a model that enlarges less"
+            f"{takes}, before it is reduced, but {free / 2**30:.1f} GiB are free",
+            "use a model that enlarges less",
         )
 
 

@@ -165,8 +165,8 @@ class Request:
         most = max(down, across)
         if most > MOST:
             raise ImageError(
-                f"a picture of {width}x{height} would grow {float(most):.4g} times:"
-                f" ask for at most {MOST} times"
+                f"a picture of {width}x{height} would grow {float(most):.4g} times",
+                f"ask for at most {MOST} times",
             )
         factor = enlargement(most)
         whole = part.width == width and part.height == height

@@ -52,7 +52,7 @@ class _Attention(Node):
         for each, shape in zip((self.queries, self.keys, self.values), read, strict=True):
             if not 0 <= each.first <= shape.planes - self.planes:
                 raise ModelError(
-                    f"reads planes {each.first} to {each.first + self.planes} of a map of"
+                    f"it reads planes {each.first} to {each.first + self.planes} of a map of"
                     f" {shape.planes}"
                 )
         queries, keys, values = read

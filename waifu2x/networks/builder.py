@@ -69,7 +69,7 @@ class GraphBuilder:
         try:
             self._shapes[0].check_bounds()
         except ModelError as error:
-            raise ModelError(f"{name}: the picture {error}") from None
+            raise error.of(f"{name}: the picture") from None
 
     @property
     def nodes(self) -> tuple[Node, ...]:
@@ -124,7 +124,7 @@ class GraphBuilder:
         finite numbers."""
         label = self.layer or self._makers[value]
         if self._infer(node, self._shapes[:value], label) != self._shapes[value]:
-            raise ModelError(f"{self.name}: {label}: changes the shape of what {label} makes")
+            raise ModelError(f"{self.name}: {label}: it changes the shape of what {label} makes")
         self._nodes[value - 1] = node
 
     def _infer(self, node: Node, before: Sequence[ValueShape], label: str) -> ValueShape:
@@ -133,7 +133,7 @@ class GraphBuilder:
             if not all(np.isfinite(array).all() for array in node.arrays):
                 raise ModelError("its numbers become too large for single precision")
         except ModelError as error:
-            raise ModelError(f"{self.name}: {label}: {error}") from None
+            raise error.of(f"{self.name}: {label}") from None
         return shape
 
     def _count_made(self, numbers: int) -> None:
@@ -262,7 +262,7 @@ class GraphBuilder:
         if starts[-1] != self.planes(source):
             layer = self.layer or self.maker(source)
             raise ModelError(
-                f"{self.name}: {layer}: splits {self.planes(source)} planes into {starts[-1]}"
+                f"{self.name}: {layer}: it splits {self.planes(source)} planes into {starts[-1]}"
             )
         return tuple(self.slice(source, *part) for part in zip(starts, planes, strict=False))
 
@@ -292,7 +292,8 @@ class GraphBuilder:
         made, planes = self._shapes[-1].planes, self._shapes[0].planes
         if same_planes and made != planes:
             raise ModelError(
-                f"{self.name}: {self._makers[-1]}: makes {made} planes of the picture's {planes}:"
+                f"{self.name}: {self._makers[-1]}: it makes {made} planes of the picture's"
+                f" {planes}:"
                 " a picture must stay one"
             )
         padding = self._shapes[-1].origin

@@ -67,4 +67,4 @@ def check_demand(nodes: Sequence[Node], shapes: Sequence[ValueShape]) -> None:
 def _check(found: int, most: int, what: str, label: str = "") -> None:
     if found > most:
         where = f"{label}: " if label else ""
-        raise ModelError(f"{where}asks for more than {most:,} {what}: use a smaller network")
+        raise ModelError(f"{where}it asks for more than {most:,} {what}", "use a smaller network")

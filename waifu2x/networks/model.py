@@ -71,7 +71,7 @@ class Model:
         try:
             check_demand(self.nodes, self.shapes)
         except ModelError as error:
-            raise ModelError(f"{self.name}: {error}") from None
+            raise error.of(self.name) from None
         self._check()
 
     @cached_property
@@ -129,7 +129,7 @@ class Model:
             try:
                 lengths.append(node.infer_length(lengths))
             except ModelError as error:
-                raise ModelError(f"{self.name}: {node.label(value)}: {error}") from None
+                raise error.of(f"{self.name}: {node.label(value)}") from None
         return lengths
 
     def _infer_shapes(self) -> list[ValueShape]:
@@ -140,7 +140,7 @@ class Model:
             try:
                 shapes.append(node.infer_shape(shapes, makers))
             except ModelError as error:
-                raise ModelError(f"{self.name}: {makers[-1]}: {error}") from None
+                raise error.of(f"{self.name}: {makers[-1]}") from None
         return shapes
 
     def _check(self) -> None:
@@ -158,5 +158,5 @@ class Model:
             made = self._lengths(length)[-1]
             if made != length * self.scale:
                 raise ModelError(
-                    f"{self.name}: makes {made} pixels of {length}, not {length * self.scale}"
+                    f"{self.name}: it makes {made} pixels of {length}, not {length * self.scale}"
                 )

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
-from waifu2x.errors import ModelError, OutputError
+from waifu2x.errors import ExistsError, ModelError, OutputError, Sentence
 from waifu2x.networks.catalogue import Role, packaged
 from waifu2x.networks.model import Model
 from waifu2x.networks.model_set import is_shipped, role, role_of
@@ -50,7 +50,6 @@ _AS_THEY_ARE = (".param", *NAMED_SUFFIXES)
 _MAX_UNPACKED = 1 << 30
 """Bytes that the models of an archive may unpack to together."""
 _MAX_NAME = 1000
-_EXISTS = "{}: exists already: use --overwrite to replace it"
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ class Imported:
 
     source: str
     path: Path | None
-    reason: str = ""
+    reason: Sentence = Sentence("")
 
 
 def import_models(
@@ -98,7 +97,7 @@ def import_models(
     """
     target = root or user_models()
     if target is None:
-        raise OutputError("no home directory to keep models in: give a FOLDER")
+        raise OutputError("no home directory to keep models in", "give a FOLDER")
     only = _set_name(only)
     single = not _is_archive(source)
     results: list[Imported] = []
@@ -112,11 +111,11 @@ def import_models(
         except ModelError as error:
             # An archive's files without a set are not of the one that was asked for.
             if single or only is None:
-                results.append(Imported(member, None, str(error)))
+                results.append(Imported(member, None, error.sentence))
             continue
         if single:
             if only is None and not _says_its_set(member):
-                raise ModelError(f"{member}: does not say which set it is of: give --name SET")
+                raise ModelError(f"{member}: it does not say which set it is of", "give --name SET")
             set_name = only or set_name
         elif only not in (None, set_name):
             continue
@@ -125,19 +124,19 @@ def import_models(
             if root is None and is_shipped(set_name):
                 instead = "another --name or a FOLDER" if single else "a FOLDER"
                 raise ModelError(
-                    f"{member}: the {set_name} of waifu2x itself would hide it: give {instead}"
+                    f"{member}: the {set_name} of waifu2x itself would hide it", f"give {instead}"
                 )
             if path.with_suffix("") in taken:
                 raise ModelError(f"{member}: another file of the archive goes to {path} too")
             contents.update(_files(each, path))
             taken.add(path.with_suffix(""))
         except ModelError as error:
-            results.append(Imported(member, None, str(error)))
+            results.append(Imported(member, None, error.sentence))
         else:
             results.append(Imported(member, path))
     if not contents:
         why = _nothing(source, only, results)
-        raise ModelError(why if why.startswith(str(source)) else f"{source}: {why}")
+        raise ModelError(why if why.startswith(str(source)) else why.of(source))
     _write(contents, overwrite)
     return results
 
@@ -151,15 +150,18 @@ def _set_name(only: str | None) -> str | None:
         return None
     path = Path(only)
     if not path.parts or path.anchor or ".." in path.parts:
-        raise ModelError(f"--name {only!r}: not the name of a model set: give one like vgg_7/mine")
+        raise ModelError(
+            f"--name {only!r}: not the name of a model set", "give one like vgg_7/mine"
+        )
     return path.as_posix()
 
 
-def _nothing(source: Path, only: str | None, results: list[Imported]) -> str:
+def _nothing(source: Path, only: str | None, results: list[Imported]) -> Sentence:
     if not _is_archive(source) or (only and results):
         return results[0].reason
     if only is None:
-        return ": ".join(["no model in it that can be used", *(r.reason for r in results[:1])])
+        first = results[0].reason if results else Sentence("")
+        return first.of("no model in it can be used") if first else Sentence("it holds no model")
     sets = set()
     for each in _members(source):
         with contextlib.suppress(ModelError):
@@ -167,7 +169,8 @@ def _nothing(source: Path, only: str | None, results: list[Imported]) -> str:
             if set_name not in sets:
                 _files(each, Path(file_name))
                 sets.add(set_name)
-    return f"no set of the name {only}; it holds {', '.join(sorted(sets)) or 'none to import'}"
+    held = f"choose {' or '.join(sorted(sets))}" if sets else ""
+    return Sentence(f"it holds no set of the name {only}", held)
 
 
 def _write(contents: dict[Path, bytes], overwrite: bool) -> None:
@@ -177,7 +180,7 @@ def _write(contents: dict[Path, bytes], overwrite: bool) -> None:
             with contextlib.suppress(OSError):  # absent, or writing reports it
                 each.lstat()
                 if not overwrite:
-                    raise OutputError(_EXISTS.format(each))
+                    raise ExistsError(each, "use --overwrite to replace it")
     for path, content in contents.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)

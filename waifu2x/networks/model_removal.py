@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from waifu2x.errors import ModelError, OutputError
+from waifu2x.errors import ModelError, OutputError, Sentence
 from waifu2x.networks import catalogue, model_set
 from waifu2x.networks.readers.ncnn import reader as ncnn
 from waifu2x.system.files import reason
@@ -56,18 +56,20 @@ def remove_models(name: str) -> Removed:
     return Removed(found.folder, len(paths), size)
 
 
-def _refusal(name: str) -> str:
+def _refusal(name: str) -> Sentence:
     """Returns why there is no such set to remove, and the remedy."""
     entry = catalogue.entry(name)
     if entry is None:
         found = model_set.find(name)  # or it says what the name may have meant
         if catalogue.entry(found.name) is None:
-            return f"{name}: was not imported: remove {found.folder} yourself"
+            return Sentence(f"{name}: it was not imported", f"remove {found.folder} yourself")
         entry = catalogue.entry(found.name)
     if entry is None or entry.package is None:
-        return f"{name}: is part of waifu2x-kernels, and cannot be removed alone"
+        return Sentence(f"{name}: it is part of waifu2x-kernels, and cannot be removed alone")
     if entry.folder is None:
-        return f"{name}: is not installed"
+        return Sentence(f"{name}: it is not installed")
     if entry.package.extra is None:
-        return f"{name}: is of the package {entry.package.name}, which waifu2x-kernels needs"
-    return f"{name}: was not imported: `pip uninstall {entry.package.name}` removes it"
+        return Sentence(
+            f"{name}: it is of the package {entry.package.name}, which waifu2x-kernels needs"
+        )
+    return Sentence(f"{name}: it was not imported", f"run `pip uninstall {entry.package.name}`")

@@ -15,7 +15,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from waifu2x.errors import ModelError
+from waifu2x.errors import ModelError, Sentence
 from waifu2x.networks import catalogue
 from waifu2x.networks.catalogue import Role
 from waifu2x.networks.readers import SUFFIXES
@@ -79,7 +79,7 @@ class ModelSet:
         found = _factors(frozenset(self.files), scale, noise)
         if found is None:
             lacks = noise is not None and noise not in self.noise_levels
-            raise ModelError(f"{self.name}: {self._missing((noise, 1) if lacks else (None, 2))}")
+            raise ModelError(self._missing((noise, 1) if lacks else (None, 2)).of(self.name))
         return found
 
     def models(self, scale: Fraction | float, noise: int | None) -> list[Model]:
@@ -112,9 +112,9 @@ class ModelSet:
         lacks = f"{self.name} has no model that removes noise level {noise} without enlarging"
         other = self._other_denoiser(noise)
         if other:
-            return f"{lacks}: uses that of {other.name}"
+            return f"{lacks}: that of {other.name} is used"
         if (noise, 2) in self.files:
-            return f"{lacks}: uses one that doubles, and halves its result"
+            return f"{lacks}: one that doubles is used, and its result halved"
         return None
 
     def _denoiser(self, noise: int) -> Model:
@@ -140,7 +140,7 @@ class ModelSet:
         from waifu2x.networks.shared import shared
 
         if role not in self.files:
-            raise ModelError(f"{self.name}: {self._missing(role)}")
+            raise ModelError(self._missing(role).of(self.name))
         path = self.files[role]
         model = shared(path)
         expected = role[1]
@@ -150,18 +150,18 @@ class ModelSet:
             from waifu2x.networks.shared import doubled
 
             return shared(path, "doubled", doubled)
-        raise ModelError(f"{path}: enlarges {model.scale} times, but its name says {expected}")
+        raise ModelError(f"{path}: it enlarges {model.scale} times, but its name says {expected}")
 
-    def _missing(self, role: Role) -> str:
+    def _missing(self, role: Role) -> Sentence:
         noise, _ = role
         if noise is None and self.folder in self.files.values():
-            return "it does not enlarge: use it with -s 1 -n 0"
+            return Sentence("it does not enlarge", "use it with -s 1 -n 0")
         if noise is None:
-            return "no model that enlarges: scale2.0x_model.json is missing"
+            return Sentence("no model that enlarges: scale2.0x_model.json is missing")
         if not self.noise_levels:
-            return f"cannot remove noise: leave out -n, or use {catalogue.DEFAULT}"
-        levels = ", ".join(map(str, self.noise_levels))
-        return f"no model for noise level {noise}; the levels here: {levels}"
+            return Sentence("it cannot remove noise", f"leave out -n, or use {catalogue.DEFAULT}")
+        levels = " or ".join(map(str, self.noise_levels))
+        return Sentence(f"no model for noise level {noise}", f"use {levels}")
 
 
 @functools.lru_cache(1024)
@@ -200,7 +200,7 @@ def find(name: str) -> ModelSet:
     means its usual style. Capitals do not matter. Raises ModelError for unknown names.
     """
     if not name:
-        raise ModelError("the name of the model is empty: `waifu2x models list` shows the names")
+        raise ModelError("the name of the model is empty", "see `waifu2x models list`")
     folder = Path(name)
     if folder.parts and not folder.is_absolute() and ".." not in folder.parts:
         spelt = folder.as_posix()
@@ -214,7 +214,7 @@ def find(name: str) -> ModelSet:
         for each in names:
             absent = catalogue.entry(each)
             if absent and not folder.is_dir():
-                raise ModelError(f"{name}: not installed: {absent.install}")
+                raise ModelError(f"{name}: not installed", f"run `{absent.install}`")
     with contextlib.suppress(ModelError, OSError):
         if name != name.lower() and not folder.exists():
             return find(name.lower())
@@ -285,7 +285,7 @@ def _of_path(name: str) -> ModelSet:
     except (FileNotFoundError, NotADirectoryError, ValueError) as error:
         if name.lower().endswith(SUFFIXES):
             raise ModelError(f"{name}: no such file") from error
-        raise ModelError(f"{name}: no such model and no such folder{_instead(name)}") from error
+        raise ModelError(f"{name}: no such model and no such folder", _instead(name)) from error
     except OSError as error:
         raise ModelError(f"{name}: cannot read the folder: {reason(error)}") from error
     if stat.S_ISREG(mode) and name.lower().endswith(SUFFIXES):
@@ -328,14 +328,14 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def _instead(name: str) -> str:
-    """Returns the end of a message on an unknown name: its family's sets, or the nearest name."""
+    """Returns the remedy for an unknown name: its family's sets, or the nearest name."""
     names = sorted({each.name for each in available()} | {each.name for each in catalogue.ENTRIES})
     family = name.partition("/")[0]
     of_family = [each for each in names if each.startswith(f"{family}/")]
     if of_family:
-        return f"; {family} has {', '.join(of_family)}"
+        return f"choose one of {', '.join(of_family)}"
     meant = nearest(name, [*names, *(each.partition("/")[0] for each in names)])
-    return f": did you mean {meant}?" if meant else "; `waifu2x models list` shows the models"
+    return f"did you mean {meant}?" if meant else "see `waifu2x models list`"
 
 
 def _folders_with_models(root: Path) -> Iterator[Path]:

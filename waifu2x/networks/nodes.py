@@ -50,7 +50,7 @@ class ValueShape:
     def check_bounds(self) -> None:
         """Raises ModelError, without file and node, if the shape exceeds what is supported."""
         if not 1 <= self.planes <= MOST_PLANES:
-            raise ModelError(f"makes {self.planes} planes, but expected 1 to {MOST_PLANES}")
+            raise ModelError(f"it makes {self.planes} planes, but expected 1 to {MOST_PLANES}")
         resolution = self.resolution
         if resolution is not None and not Fraction(1, MOST_SCALE) <= resolution <= MOST_SCALE:
             raise ModelError(
@@ -62,7 +62,7 @@ class ValueShape:
     def check_alike(self, other: ValueShape) -> None:
         """Raises ModelError unless `other` is a map whose pixels lie where this one's do."""
         if other.resolution is None:
-            raise ModelError("reads a vector, but expected maps")
+            raise ModelError("it reads a vector, but expected maps")
         if (self.resolution, self.origin) != (other.resolution, other.origin):
             raise ModelError("its sources lie at different places of the picture")
 
@@ -107,15 +107,15 @@ class Node:
         """
         sources = self.sources
         if not sources:
-            raise ModelError("reads no value")
+            raise ModelError("it reads no value")
         for source in sources:
             if not 0 <= source < len(shapes):
-                raise ModelError(f"reads value {source}, which is not made before it")
+                raise ModelError(f"it reads value {source}, which is not made before it")
         read = [shapes[source] for source in sources]
         if self._reads_vector and read[0].resolution is not None:
-            raise ModelError("reads a map, but expected a vector")
+            raise ModelError("it reads a map, but expected a vector")
         if not self._reads_vector and read[0].resolution is None:
-            raise ModelError("reads a vector, but expected a map")
+            raise ModelError("it reads a vector, but expected a map")
         made = self._shape(read, [makers[source] for source in sources])
         made.check_bounds()
         return made
@@ -333,7 +333,7 @@ class Crop(Node):
 
     def _shape(self, read: Sequence[ValueShape], makers: Sequence[str]) -> ValueShape:
         if self.pixels < 0:
-            raise ModelError(f"crops {self.pixels} pixels")
+            raise ModelError(f"it crops {self.pixels} pixels")
         return read[0].scaled(read[0].planes, inset=self.pixels)
 
     def _length(self, read: Sequence[int]) -> int:
@@ -352,7 +352,7 @@ class _Pair(Node):
         source.check_alike(other)
         if other.planes != source.planes:
             raise ModelError(
-                f"adds the {other.planes} planes of {makers[1]}"
+                f"it adds the {other.planes} planes of {makers[1]}"
                 f" to the {source.planes} of {makers[0]}"
             )
         return source
@@ -503,7 +503,7 @@ class GridSample(Node):
             raise ModelError(f"{self.groups} groups of {source.planes} planes")
         if offsets.planes != 2 * self.groups * area:
             raise ModelError(
-                f"reads {2 * self.groups * area} offsets, but {makers[1]} makes {offsets.planes}"
+                f"it reads {2 * self.groups * area} offsets, but {makers[1]} makes {offsets.planes}"
             )
         return replace(source, planes=source.planes * area)
 
@@ -538,7 +538,9 @@ class Slice(Node):
     def _shape(self, read: Sequence[ValueShape], makers: Sequence[str]) -> ValueShape:
         last, planes = self.first + self.planes - 1, read[0].planes
         if self.first < 0 or self.planes < 1 or last >= planes:
-            raise ModelError(f"takes planes {self.first} to {last} of the {planes} of {makers[0]}")
+            raise ModelError(
+                f"it takes planes {self.first} to {last} of the {planes} of {makers[0]}"
+            )
         return replace(read[0], planes=self.planes)
 
 
@@ -582,10 +584,10 @@ class Multiply(Node):
     def _shape(self, read: Sequence[ValueShape], makers: Sequence[str]) -> ValueShape:
         source, factors = read
         if factors.resolution is not None:
-            raise ModelError("multiplies a map by a map, but expected a vector")
+            raise ModelError("it multiplies a map by a map, but expected a vector")
         if factors.planes != source.planes:
             raise ModelError(
-                f"multiplies the {source.planes} planes of {makers[0]}"
+                f"it multiplies the {source.planes} planes of {makers[0]}"
                 f" by the {factors.planes} factors of {makers[1]}"
             )
         return source
@@ -604,7 +606,7 @@ class MultiplyMaps(_Pair):
         source.check_alike(other)
         if other.planes not in (1, source.planes):
             raise ModelError(
-                f"multiplies the {source.planes} planes of {makers[0]}"
+                f"it multiplies the {source.planes} planes of {makers[0]}"
                 f" by the {other.planes} of {makers[1]}"
             )
         return source

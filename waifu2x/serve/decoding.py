@@ -147,7 +147,7 @@ def _picture(file: SentFile, page: int) -> Picture:
         skipped = 0 if file.is_archive else page
         timed = next(islice(iter(source), skipped, None), None)
     if timed is None:
-        raise ImageError(f"{file.name}: has no page {page}")
+        raise ImageError(f"{file.name}: it has no page {page}")
     return timed.picture
 
 
@@ -162,7 +162,7 @@ def _page(path: Path, name: str, page: int) -> bytes:
     with path.open("rb") as file, archive_members.opened(file, name) as archive:
         pages = [each for each in archive.infolist() if is_page(MemberName.of(each).text)]
         if page >= len(pages):
-            raise ImageError(f"{name}: has no page {page}")
+            raise ImageError(f"{name}: it has no page {page}")
         return unpacked(archive, pages[page], name)
 
 

@@ -62,8 +62,8 @@ def check_film(film: Film, name: str, max_pixels: int) -> None:
     seconds = max(film.seconds or 0, frame_count(film) / pictures.rate)
     if seconds > FILM_SECONDS:
         raise ImageError(
-            f"{name}: lasts {float(seconds) / 3600:.3g} hours, more than"
-            f" {FILM_SECONDS // 3600}: use `waifu2x video`"
+            f"{name}: it lasts {float(seconds) / 3600:.3g} hours, more than {FILM_SECONDS // 3600}",
+            "use `waifu2x video`",
         )
 
 
@@ -82,7 +82,7 @@ def film_frame(path: Path, name: str, number: int | None) -> Picture:
         try:
             found = next((frame for frame in frames if frame.is_wanted), None)
             if found is None:
-                raise ImageError(f"{name}: has no frame {number}")
+                raise ImageError(f"{name}: it has no frame {number}")
             form = plane_format(pictures.pixels, pictures.colours)
             planes = found.planes[: 1 if form.is_grey else 3]
             pixels = planar_rgb.to_rgb(PlanarPicture(form, *planes))

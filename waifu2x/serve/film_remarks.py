@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from waifu2x.cli.film import messages
+from waifu2x.errors import Sentence
 from waifu2x.flows.film.making import MadeFilm
 from waifu2x.flows.film.request import PreparedFilm
 from waifu2x.formats.film.description import Film
-from waifu2x.serve.jobs import Remarks
-from waifu2x.serve.sentences import few
+from waifu2x.serve.jobs import Remarks, few
 
 
 def before(name: str, film: Film, prepared: PreparedFilm, container: str) -> Remarks:
@@ -20,20 +20,20 @@ def before(name: str, film: Film, prepared: PreparedFilm, container: str) -> Rem
     if sounds and all(index in refused for index in sounds):
         lost = [f"{name}: {refused[index]} is left out" for index in sounds]
         notices = [one for one in notices if one not in lost]
-        lost.append(f"{name}: the result has no sound: no container here holds it")
+        lost.append(f"{name}: the result has no sound, since no container here holds it")
     if prepared.plan.container != container:
-        told = f"{name}: made as .{prepared.plan.container}: .{container} cannot hold all of it"
-        notices.insert(0, told)
+        own = prepared.plan.container
+        notices.insert(0, Sentence(f"{name}: .{container} cannot hold all of it: made as .{own}"))
     return Remarks(few(lost), few(notices))
 
 
 def after(name: str, film: Film, prepared: PreparedFilm, made: MadeFilm, known: Remarks) -> Remarks:
     """Returns what was `known` before, with what the work has shown."""
     lost = messages.damage(film, prepared.selection, made)
-    found = [*made.notices, *messages.changes(film, prepared, made.ending)]
+    found: list[str] = [*made.notices, *messages.changes(film, prepared, made.ending)]
     if moved := messages.moved(made.ending):
         found.append(moved)
     return Remarks(
-        few([*known.lost, *(f"{name}: {clause}" for clause in lost)]),
-        few([*known.notices, *(f"{name}: {clause}" for clause in found)]),
+        few([*known.lost, *(Sentence(clause).of(name) for clause in lost)]),
+        few([*known.notices, *(Sentence(clause).of(name) for clause in found)]),
     )

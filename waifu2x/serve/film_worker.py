@@ -128,8 +128,8 @@ class FilmWorker:
         except (Waifu2xError, ValueError, MemoryError, OSError) as error:
             if self._stopped.is_set():
                 return
-            told = str(error) or f"{record.name}: not enough memory"
-            self._results.fail(record, told)
+            known = error.sentence if isinstance(error, Waifu2xError) else str(error)
+            self._results.fail(record, known or f"{record.name}: not enough memory")
             self._drop_parts(record)
         else:
             if self._queue.is_wanted(record):
@@ -154,7 +154,9 @@ class FilmWorker:
         models = model_set.find(settings.model)
         decided, prepared = _prepared(reader, target, settings.arguments(), models)
         if not decided.changes:
-            raise ValueError(f"{record.name}: nothing to do: give a noise level, or a larger size")
+            raise ImageError(
+                f"{record.name}: nothing to do", "give a noise level, or a larger size"
+            )
         with Upscaler(engine=self._upscalers.engine, **decided.arguments) as upscaler:
             known = film_remarks.before(record.name, film, prepared, target.suffix[1:])
             known = replace(known, notices=(*upscaler.notices, *known.notices))
@@ -189,7 +191,7 @@ class FilmWorker:
                     took = time.monotonic() - begun
             if engine.backend.name != name:
                 # Frames by another arithmetic would differ within the film.
-                raise BackendError(f"{name}: the device has stopped working: try again")
+                raise BackendError(f"{name}: the device has stopped working", "try again")
 
         return enlarged
 
@@ -261,8 +263,8 @@ class _FilmCount:
             self._done += frames
             if self._done > self._most:
                 raise ImageError(
-                    f"{self._record.name}: lasts more than {FILM_SECONDS // 3600} hours: use"
-                    " `waifu2x video`"
+                    f"{self._record.name}: it lasts more than {FILM_SECONDS // 3600} hours",
+                    "use `waifu2x video`",
                 )
             now = time.monotonic()
             is_measuring = now - self._measured >= _MEASURE_SECONDS

@@ -11,8 +11,8 @@ from fractions import Fraction
 from pathlib import Path
 
 from waifu2x.errors import Waifu2xError
-from waifu2x.serve import names, sentences
-from waifu2x.serve.jobs import JobRecord, Remarks, ResultInfo
+from waifu2x.serve import names
+from waifu2x.serve.jobs import COMMAND_LINE, JobRecord, Remarks, ResultInfo, on_page
 from waifu2x.serve.queue import Queue
 from waifu2x.serve.spool import Spool, kept_result
 
@@ -49,7 +49,7 @@ class JobResults:
                 name = kept_result(made, self._output, plain).name
             length = made.stat().st_size
         except (Waifu2xError, OSError) as error:
-            self.fail(record, str(error))
+            self.fail(record, error.sentence if isinstance(error, Waifu2xError) else str(error))
             return
         result = ResultInfo(name, width, height, length, extension, seconds)
         self._written(lambda: self._queue.finish(record, result, remarks))
@@ -58,7 +58,7 @@ class JobResults:
         """Ends a job with an error, in which the client's name of the file replaces paths of
         the job's folder."""
         path = re.escape(str(self._spool.of(record.id))) + r"(?:[\\/][\w.-]*\w)*"
-        told = sentences.error(re.sub(path, lambda _: record.name, error))
+        told = re.sub(path, lambda _: record.name, on_page(error, COMMAND_LINE))
         self._written(lambda: self._queue.fail(record, told))
 
     def drop(self, record: JobRecord, made: Path) -> None:

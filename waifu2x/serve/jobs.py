@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal, get_args
 
+from waifu2x.errors import Sentence
 from waifu2x.serve.job_settings import JobSettings
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -12,6 +14,14 @@ Kind = Literal["picture", "animation", "archive", "film"]
 State = Literal["waiting", "working", "done", "failed", "cancelled"]
 STATES: tuple[State, ...] = get_args(State)
 FINISHED: tuple[State, ...] = ("done", "failed", "cancelled")
+COMMAND_LINE = "use the command line, whose options can do more"
+"""The page's own remedy for an error that options would remedy."""
+_OPTION = re.compile(r"(?<![\w-])--?[a-z]|`")
+"""Marks a remedy of the command line."""
+_MOST = 20
+"""Notices of a kind that a job keeps: a stranger's file may cause any number."""
+_LONGEST = 400
+"""Characters of a notice that are kept."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +62,20 @@ class Remarks:
     """Losses of the result: its sound, or what could not be read."""
     notices: Sequence[str] = ()
     """Other changes and decisions."""
+
+
+def on_page(told: str, instead: str = "") -> str:
+    """Returns a sentence for the page, where `instead` replaces a remedy by options."""
+    found = Sentence(told)
+    return Sentence(found.problem, instead if _OPTION.search(found.remedy) else found.remedy)
+
+
+def few(told: Iterable[str]) -> tuple[str, ...]:
+    """Returns notices for the page, each once, not too many and not too long."""
+    found = list(dict.fromkeys(map(on_page, told)))
+    more = len(found) - _MOST
+    kept = [one if len(one) <= _LONGEST else f"{one[:_LONGEST]}…" for one in found[:_MOST]]
+    return (*kept, f"There are {more} more notices.") if more > 0 else tuple(kept)
 
 
 @dataclass(frozen=True)

@@ -89,7 +89,7 @@ class _ReadingProcess:
             connection.send((function, arguments, named))
             if not connection.poll(_SECONDS):
                 self.end(for_good=False)
-                raise ImageError(f"{name}: takes longer than {_SECONDS:.0f} s to read")
+                raise ImageError(f"{name}: it takes longer than {_SECONDS:.0f} s to read")
             made, error = connection.recv()
         except (OSError, EOFError) as gone:
             process = self._process

@@ -67,8 +67,8 @@ def bound(binding: Binding) -> socket.socket:
             raise
     except OSError as error:
         raise OutputError(
-            f"{binding.host}:{binding.port}: cannot listen here: {reason(error)}: choose another"
-            " --port or --host"
+            f"{binding.host}:{binding.port}: cannot listen here: {reason(error)}",
+            "choose another --port or --host",
         ) from error
     return opened
 
@@ -123,8 +123,8 @@ def serve(
         config.load()
     except OSError as error:
         raise OutputError(
-            f"{binding.certfile}: cannot be used for TLS: {reason(error)}: give a certificate and"
-            " its key in PEM by --certfile and --keyfile"
+            f"{binding.certfile}: cannot be used for TLS: {reason(error)}",
+            "give a certificate and its key in PEM by --certfile and --keyfile",
         ) from error
     _raise_file_limit()
     _Server(config, service, on_ready).run(sockets=[listening])

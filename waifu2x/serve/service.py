@@ -13,12 +13,12 @@ from waifu2x.errors import OutputError, Waifu2xError
 from waifu2x.flows.batch import worker as codec_worker
 from waifu2x.flows.jobs import is_archive
 from waifu2x.formats.film import is_film
-from waifu2x.serve import decoding, sentences
+from waifu2x.serve import decoding
 from waifu2x.serve.film_frames import probe_film
 from waifu2x.serve.film_worker import FilmWorker
 from waifu2x.serve.job_results import JobResults
 from waifu2x.serve.job_settings import JobSettings
-from waifu2x.serve.jobs import Kind, SourceInfo
+from waifu2x.serve.jobs import COMMAND_LINE, Kind, SourceInfo, on_page
 from waifu2x.serve.limits import ServiceLimits
 from waifu2x.serve.queue import Queue
 from waifu2x.serve.reading import ReadingProcesses
@@ -60,8 +60,8 @@ class Service:
                 self._held.enter_context(locked(self.spool.lock))
             except HeldElsewhereError as error:
                 raise OutputError(
-                    f"{folder}: another server has this queue ({error}): use its page, or set"
-                    " WAIFU2X_CACHE_DIR to another folder"
+                    f"{folder}: another server has this queue ({error})",
+                    "use its page, or set WAIFU2X_CACHE_DIR to another folder",
                 ) from error
             if not self.spool.database.exists():
                 self._save_results()
@@ -108,7 +108,8 @@ class Service:
                 file = decoding.SentFile(path, name, is_archive(path), self.limits.max_pixels)
                 kind, source = self.reading.call(name, decoding.probe, file)
         except (Waifu2xError, OSError) as error:
-            fault = sentences.error(str(error).replace(str(path), name))
+            known = error.sentence if isinstance(error, Waifu2xError) else str(error)
+            fault = on_page(known, COMMAND_LINE).replace(str(path), name)
         return self.queue.add(identity, kind, name, settings, source, fault)
 
     def _damaged(self, told: str) -> None:
@@ -121,8 +122,9 @@ class Service:
             moved = self.spool.save_results(self.limits.max_kept)
         except OSError as error:
             raise OutputError(
-                f"{self.spool.folder}: cannot save the results of a queue that is lost:"
-                f" {reason(error)}: move its folder jobs elsewhere"
+                f"{self.spool.folder}: cannot save the results of a queue that is lost: "
+                f"{reason(error)}",
+                "move its folder jobs elsewhere",
             ) from error
         if moved:
             _log.warning(

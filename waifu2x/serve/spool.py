@@ -47,8 +47,8 @@ class Spool:
                 _check_own(each)
         except OSError as error:
             raise OutputError(
-                f"{folder}: cannot keep a queue here: {reason(error)}: set"
-                f" {cache.DIRECTORY_VARIABLE} to a folder that can be written"
+                f"{folder}: cannot keep a queue here: {reason(error)}",
+                f"set {cache.DIRECTORY_VARIABLE} to a folder that can be written",
             ) from error
 
     def token(self) -> str:
@@ -158,8 +158,8 @@ def server_folder() -> Path:
     root = cache.directory()
     if root is None:
         raise OutputError(
-            f"there is no home directory to keep a queue in: set {cache.DIRECTORY_VARIABLE} to a"
-            " folder that can be written"
+            "there is no home directory to keep a queue in",
+            f"set {cache.DIRECTORY_VARIABLE} to a folder that can be written",
         )
     return root / "serve"
 
@@ -170,7 +170,7 @@ def _check_own(folder: Path) -> None:
         return  # Windows: a user's profile is private
     status = folder.stat()
     if status.st_uid != os.getuid():
-        raise OutputError(f"{folder}: belongs to another user: remove it")
+        raise OutputError(f"{folder}: it belongs to another user", "remove it")
     if status.st_mode & 0o077:
         folder.chmod(0o700)
 
@@ -189,4 +189,4 @@ def kept_result(content: Path, folder: Path, name: str) -> Path:
         except OSError as error:
             raise OutputError(f"{path}: cannot write: {reason(error)}") from error
         return path
-    raise OutputError(f"{folder}: has too many files called {name}: choose another folder")
+    raise OutputError(f"{folder}: it has too many files called {name}", "choose another folder")

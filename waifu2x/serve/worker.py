@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import field
 
-from waifu2x.errors import Waifu2xError
+from waifu2x.errors import Sentence, Waifu2xError
 from waifu2x.flows.batch.assignments import FileRequest
 from waifu2x.flows.batch.driver import DeviceDriver, RunOptions
 from waifu2x.flows.flow import StoppedError
@@ -17,9 +17,8 @@ from waifu2x.flows.jobs import Job, result_extension
 from waifu2x.flows.outcome import Outcome
 from waifu2x.serve import names
 from waifu2x.serve.job_results import JobResults
-from waifu2x.serve.jobs import JobRecord, Remarks
+from waifu2x.serve.jobs import JobRecord, Remarks, few
 from waifu2x.serve.queue import Queue
-from waifu2x.serve.sentences import few
 from waifu2x.serve.spool import Spool
 from waifu2x.serve.upscalers import Upscalers
 from waifu2x.system.lazy_dataclass import dataclass
@@ -148,7 +147,10 @@ class Worker:
         extension = names.extension(record.name)
         try:
             request = self._upscalers.request(record.settings, extension)
-        except (Waifu2xError, ValueError, MemoryError, OSError) as error:
+        except Waifu2xError as error:
+            self._results.fail(record, error.sentence.of(record.name))
+            return None
+        except (ValueError, MemoryError, OSError) as error:
             self._results.fail(record, f"{record.name}: {error or 'not enough memory'}")
             return None
         written = result_extension(extension) or request.task.output.extension
@@ -182,7 +184,7 @@ class Worker:
         with self._lock:
             one = self._under_way.get(job)
             if one is not None and len(one.notices) < _MOST_NOTICES:
-                one.notices[f"{one.record.name}: {text}"] = None
+                one.notices[Sentence(text).of(one.record.name)] = None
 
     def _cancel(self, identity: str) -> None:
         with self._lock:

@@ -24,6 +24,7 @@ from typing import NamedTuple
 
 import platformdirs
 
+from waifu2x.errors import Sentence
 from waifu2x.system.files import open_regular, reason, write_atomically
 from waifu2x.system.resources import of_user
 
@@ -93,12 +94,12 @@ def store(kind: str, key: str, content: bytes) -> None:
             _shrink(keep=folder / key)
 
 
-def obstacle(kind: str) -> str:
-    """Returns why entries of a kind cannot be stored, and what to do; empty if they can."""
+def obstacle(kind: str) -> Sentence | None:
+    """Returns why entries of a kind cannot be stored, and what to do; None if they can."""
     folder = _folder(kind)
     remedy = f"set {DIRECTORY_VARIABLE} to a folder that can be written"
     if folder is None:
-        return f"there is no home directory to keep a cache in: {remedy}"
+        return Sentence("there is no home directory to keep a cache in", remedy)
     why = ""
     try:
         _make(folder)
@@ -109,7 +110,7 @@ def obstacle(kind: str) -> str:
             why = "permission denied"
         elif not _is_trusted(folder):
             why = "others can write there"
-    return f"nothing can be kept in {folder} ({why}): {remedy}" if why else ""
+    return Sentence(f"nothing can be kept in {folder} ({why})", remedy) if why else None
 
 
 def _make(folder: Path) -> None:

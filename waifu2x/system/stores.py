@@ -30,7 +30,7 @@ def located(text: str) -> Path:
     try:
         from upath import UPath
     except ImportError as error:
-        raise StoreError(f"{text}: {MISSING.format('URLs need')}") from error
+        raise StoreError(f"{text}: URLs need more packages", INSTALL) from error
     rest = text[url.end() :]
     try:
         # A URL needs at least its slashes.
@@ -43,7 +43,7 @@ def located(text: str) -> Path:
     except ValueError as error:
         raise StoreError(f"{text}: no such kind of URL: {url[1]}") from error
     except Exception as error:  # some connect at once
-        raise StoreError(f"{text}: cannot be reached: {_line(error)}") from error
+        raise StoreError(f"{text}: cannot reach it: {_line(error)}") from error
     return cast(Path, found)
 
 
@@ -53,8 +53,8 @@ def scheme(text: str) -> str:
     return found[1].lower() if found else ""
 
 
-MISSING = "{} more packages: pip install 'waifu2x-kernels[cluster]'"
-"""A message for what the extra `cluster` installs; the slot takes what needs it and its verb."""
+INSTALL = "run `pip install 'waifu2x-kernels[cluster]'`"
+"""The remedy where packages of the extra `cluster` are missing."""
 
 
 def is_url(path: Path) -> bool:
@@ -70,19 +70,21 @@ def check_outputs(folder: Path) -> None:
     if protocol not in _OBJECTS:
         known = ", ".join(_OBJECTS[:-1])
         raise StoreError(
-            f"{folder}: no outputs to {protocol}, where half a file could be seen: give a path, or"
-            f" an object store ({known})"
+            f"{folder}: no outputs to {protocol}, where half a file could be seen",
+            f"give a path, or an object store ({known})",
         )
     bucket = store.path.lstrip("/").split("/")[0]
     if not bucket:
-        raise StoreError(f"{folder}: names no bucket: give one, as in {protocol}://bucket/folder")
+        raise StoreError(
+            f"{folder}: it names no bucket", f"give one, as in {protocol}://bucket/folder"
+        )
     try:
         with _in_words(folder):
             missing = protocol != "memory" and not store.fs.exists(bucket)
     except OSError as error:
-        raise StoreError(f"{folder}: cannot be reached: {_line(error)}") from error
+        raise StoreError(f"{folder}: cannot reach it: {_line(error)}") from error
     if missing:
-        raise StoreError(f"{folder}: no such bucket: make it first")
+        raise StoreError(f"{folder}: no such bucket", "make it first")
 
 
 def is_folder(url: Path) -> bool:
@@ -91,7 +93,7 @@ def is_folder(url: Path) -> bool:
         with _in_words(url):
             return url.is_dir()
     except OSError as error:
-        raise StoreError(f"{url}: cannot be reached: {_line(error)}") from error
+        raise StoreError(f"{url}: cannot reach it: {_line(error)}") from error
 
 
 def listed(folder: Path, recursive: bool) -> dict[str, int]:
@@ -106,7 +108,7 @@ def listed(folder: Path, recursive: bool) -> dict[str, int]:
     except FileNotFoundError:
         return {}
     except OSError as error:
-        raise StoreError(f"{folder}: cannot be listed: {_line(error)}") from error
+        raise StoreError(f"{folder}: cannot list it: {_line(error)}") from error
     # Web pages also list files elsewhere.
     names = {
         name[len(root) :].lstrip("/"): info.get("size")

@@ -61,8 +61,8 @@ class CpuBackend:
         offered = found if precision == "auto" else [name for name in found if name == precision]
         if not offered:
             raise BackendError(
-                f"backend cpu has no precision {precision} on this processor:"
-                f" use auto or {' or '.join(found)}, or another backend"
+                f"backend cpu has no precision {precision} on this processor",
+                f"use auto or {' or '.join(found)}, or another backend",
             )
         try:
             kernels.begin_common()
@@ -74,7 +74,7 @@ class CpuBackend:
                 kernels.load_for(each.packed)
         except MemoryError as error:
             raise DeviceMemoryError(
-                f"backend cpu: memory is short ({error}): {LESS_MEMORY}"
+                f"backend cpu: memory is short ({error})", LESS_MEMORY
             ) from error
         chain = [packed[id(model)] for model in models]
         network = CpuNetwork(chain, self._workers, self._closed_network)

@@ -76,7 +76,7 @@ class CpuNetwork:
                 yield models
             except MemoryError as error:
                 raise DeviceMemoryError(
-                    f"backend cpu: memory is short ({error}): {LESS_MEMORY}"
+                    f"backend cpu: memory is short ({error})", LESS_MEMORY
                 ) from error
         if not self.models:
             self._on_close()

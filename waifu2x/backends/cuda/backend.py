@@ -47,5 +47,5 @@ def _compiling(machine: Machine) -> str:
     if found is not None:
         return f"compiled by {found.name}"
     if not cached.has_kept():
-        raise NotInstalledError(f"backend cuda has no kernels yet: {cached.missing(machine.cuda)}")
+        raise NotInstalledError(cached.missing(machine.cuda).of("backend cuda has no kernels yet"))
     return "no compiler is here: only kernels that are kept"

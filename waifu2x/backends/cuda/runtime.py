@@ -380,8 +380,8 @@ class CudaRuntime:
             raise
         except self.driver.error as error:
             raise BackendError(
-                f"{self.device.name}: its driver does not take the code of {stem} ({error}):"
-                " update the driver, or use another backend"
+                f"{self.device.name}: its driver does not take the code of {stem} ({error})",
+                "update the driver, or use another backend",
             ) from error
 
     def prepare(self, wanted: Sequence[tuple[str, Macros]]) -> None:

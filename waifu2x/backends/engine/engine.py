@@ -155,7 +155,7 @@ class Engine:
     def check_open(self) -> None:
         """Raises BackendError after `close`."""
         if self._is_closed:
-            raise BackendError("this engine is closed: open a new one")
+            raise BackendError("this engine is closed", "open a new one")
 
     def _run(self, shared: _Shared, work: Callable[[Network], _Made]) -> _Made:
         """Calls `work` with the network, compiled if necessary, and returns its result.

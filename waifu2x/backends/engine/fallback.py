@@ -90,7 +90,7 @@ class FallbackBackend:
                 opened = self._open_next(failed.name)
             except BackendError:
                 raise self._stopped from None
-            fault = self._stopped.fault if error is self._stopped else str(error)
+            fault = self._stopped.problem if error is self._stopped else str(error)
             _LOG.warning("%s: going on with backend %s", fault, opened.name)
             self.current, self.name, self.device = opened, opened.name, opened.device
             self.calls_at_once = opened.calls_at_once

@@ -184,7 +184,7 @@ class PooledNetwork:
             idle = self._idle.get()
             if isinstance(idle, DeviceError):
                 self._idle.put(idle)
-                raise DeviceError(idle.fault, idle.remedy) from idle
+                raise DeviceError(idle.problem, idle.remedy) from idle
             if idle not in self._working:
                 continue
             try:
@@ -205,6 +205,6 @@ class PooledNetwork:
                 return  # another of its calls has dropped it
             self._working.remove(number)
             if self._working:
-                _LOG.warning("%s: going on with the other devices", error.fault)
+                _LOG.warning("%s: going on with the other devices", error.problem)
             else:
                 self._idle.put(error)

@@ -217,8 +217,8 @@ class GpuBackend:
         """Returns the makers of a precision. Raises BackendError for one that the backend lacks."""
         if precision not in self._makers:
             raise BackendError(
-                f"backend {self.name} has no precision {precision} on {self.device.name}:"
-                f" use {' or '.join(self._makers)}, or another backend"
+                f"backend {self.name} has no precision {precision} on {self.device.name}",
+                f"use {' or '.join(self._makers)}, or another backend",
             )
         return self._makers[precision]
 
@@ -244,8 +244,8 @@ class GpuBackend:
                 return make()
         except OutOfMemoryError as error:
             raise DeviceMemoryError(
-                f"{self.device.name}: no memory for the weights of {model.name}:"
-                " close other programs that use this device, or use another backend or -m upconv_7"
+                f"{self.device.name}: no memory for the weights of {model.name}",
+                "close other programs that use this device, or use another backend or -m upconv_7",
             ) from error
 
     def _divided(self, maker: Maker, model: Model) -> Executor | None:

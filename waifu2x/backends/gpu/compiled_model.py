@@ -348,8 +348,8 @@ class Execution:
         if self._shape[0] == 1 and isinstance(error, MapMemoryError):
             return DeviceMemoryError(
                 f"{self._runtime.device.name}: no memory for even a small tile of the network's"
-                " maps: close other programs that use this device, or use another backend or"
-                " -m upconv_7"
+                " maps",
+                "close other programs that use this device, or use another backend or -m upconv_7",
             )
         return no_room(self._runtime.device, self._shape)
 
@@ -360,8 +360,8 @@ def no_room(device: Device, shape: StackShape) -> Exception:
     if pictures > 1:
         return TooManyError()
     return DeviceMemoryError(
-        f"{device.name}: no memory for a picture of {columns}x{rows} pixels: close other programs"
-        " that use this device, or use another backend or -m upconv_7"
+        f"{device.name}: no memory for a picture of {columns}x{rows} pixels",
+        "close other programs that use this device, or use another backend or -m upconv_7",
     )
 
 

@@ -196,8 +196,8 @@ class GpuNetwork:
                 return convert(BandConversion(self._runtime, self._planes, taken))
             except OutOfMemoryError as error:
                 raise DeviceMemoryError(
-                    f"{self._runtime.device.name}: no memory for the planes of a picture: close"
-                    " other programs that use this device, or use another backend"
+                    f"{self._runtime.device.name}: no memory for the planes of a picture",
+                    "close other programs that use this device, or use another backend",
                 ) from error
 
     def close(self) -> None:

@@ -34,23 +34,23 @@ def usable(*, gpus_only: bool = False) -> list[cl.Device]:
     """
     if _first_process() != os.getpid():
         raise UnavailableError(
-            "backend opencl cannot be used in a process that was forked after it was used: start"
-            " such processes with the method spawn"
+            "backend opencl cannot be used in a process that was forked after it was used",
+            "start such processes with the method spawn",
         )
     try:
         platforms = cl.get_platforms()
     except cl.Error as error:
-        raise UnavailableError(f"backend opencl found no platform: {_REMEDY}") from error
+        raise UnavailableError("backend opencl found no platform", _REMEDY) from error
     found: list[cl.Device] = []
     for platform in platforms:
         try:
             found += [device for device in platform.get_devices() if _works(device)]
         except cl.Error as error:
             _LOG.warning(
-                "OpenCL platform skipped: %s: reinstall its driver", str(error).partition("\n")[0]
+                "OpenCL platform skipped: %s; reinstall its driver", str(error).partition("\n")[0]
             )
     if not found:
-        raise UnavailableError(f"backend opencl found no device: {_REMEDY}")
+        raise UnavailableError("backend opencl found no device", _REMEDY)
     found = sorted((d for d in found if is_gpu(d) or not gpus_only), key=_rank)
     faults = {device: fault for device in found if (fault := _fault(device))}
     if faults and len(faults) == len(found):
@@ -58,7 +58,7 @@ def usable(*, gpus_only: bool = False) -> list[cl.Device]:
         what = f"{what}: {'; '.join(faults.values())}"
         if is_gpu(found[0]):  # which `auto` must not skip silently
             raise DeviceError(what, _OTHER_DRIVER)
-        raise UnavailableError(f"{what}: {_OTHER_DRIVER}")
+        raise UnavailableError(what, _OTHER_DRIVER)
     for device, fault in faults.items():
         _tell(fault, logging.WARNING if is_gpu(device) else logging.DEBUG)
     return [device for device in found if device not in faults]
@@ -135,7 +135,7 @@ def _tell(fault: str, level: int) -> None:
     """Logs once that a device is skipped."""
     _LOG.log(
         level,
-        "OpenCL device passed over, since its driver cannot compile for it: %s: install another"
+        "OpenCL device passed over, since its driver cannot compile for it: %s; install another"
         " version of the driver",
         fault,
     )

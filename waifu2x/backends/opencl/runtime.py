@@ -237,8 +237,8 @@ class OpenClRuntime:
             handle._build(" ".join(options).encode(), [self._device])
         except cl.Error as error:
             raise BackendError(
-                f"{self.device.name}: its driver cannot compile {stem}.cl"
-                f" ({_first_line(error)}): update the driver, or use another backend"
+                f"{self.device.name}: its driver cannot compile {stem}.cl ({_first_line(error)})",
+                "update the driver, or use another backend",
             ) from error
         program = cl.Program(handle)
         made = _KEPT_BY_DRIVER

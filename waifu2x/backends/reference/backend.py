@@ -85,7 +85,8 @@ class NumpyBackend:
         """Compiles models for float64, which serves `auto` and `fp32`."""
         if precision not in ("auto", "fp32"):
             raise BackendError(
-                f"backend numpy has no precision {precision}: use auto or fp32, or another backend"
+                f"backend numpy has no precision {precision}",
+                "use auto or fp32, or another backend",
             )
         return NumpyNetwork([segmented(lower(model)) for model in models])
 

@@ -10,7 +10,7 @@ import click
 
 from waifu2x.cli.command import CommandGroup
 from waifu2x.cli.output.report import show, tell
-from waifu2x.errors import OutputError
+from waifu2x.errors import OutputError, Sentence
 from waifu2x.system import cache as store
 from waifu2x.system.files import reason
 
@@ -37,7 +37,8 @@ def info(as_json: bool = False) -> None:
     with _one_line("read"):
         usage = store.usage()
     for distrusted in store.distrusted():
-        tell(f"{distrusted}: not used: others can write there: remove it, and it is made anew")
+        told = f"{distrusted}: it is not used, since others can write there"
+        tell(Sentence(told, "remove it, and it is made anew"))
     if as_json:
         kinds = {kind.kind: {"files": kind.files, "bytes": kind.size} for kind in usage}
         where = None if folder is None else str(folder)
@@ -75,6 +76,6 @@ def _one_line(action: str) -> Iterator[None]:
     except OSError as error:
         place = error.filename or store.directory()
         raise OutputError(
-            f"{place}: cannot {action} the cache: {reason(error)};"
-            f" check who may use this folder, or set {store.DIRECTORY_VARIABLE} to another"
+            f"{place}: cannot {action} the cache: {reason(error)}",
+            f"check who may use this folder, or set {store.DIRECTORY_VARIABLE} to another",
         ) from error

@@ -101,7 +101,9 @@ def _check_target(target: Path, overwrite: bool, *sources: Path) -> None:
     check_folder(target.parent)
     jobs = [Job(source, target) for source in sources]
     if not may_write(jobs[0], "overwrite" if overwrite else "skip", identities(jobs)):
-        raise OutputError(f"{target}: exists already: use --overwrite, or another name with -o")
+        raise OutputError(
+            f"{target}: it exists already", "use --overwrite, or another name with -o"
+        )
 
 
 def _write(pixels: Any, target: Path, overwrite: bool, colours: Colours | None = None) -> None:
@@ -125,7 +127,7 @@ def _pictures(
     try:
         found = comparison.compare(one, other)
     except ImageError as error:
-        raise ImageError(f"{first}, {second}: {error}") from error
+        raise error.of(f"{first}, {second}") from error
     figures = _said(found.psnr), f"SSIM {found.ssim:.4f}"
     boxes: list[Box] = []
     if target is not None:
@@ -229,7 +231,7 @@ def _models(
         try:
             picture, original = model_comparison.reduced(picture, scale)
         except ImageError as error:
-            raise ImageError(f"{source}: {error}") from error
+            raise error.of(source) from error
     with (
         heard_at_once(),
         Engine(**options) as engine,

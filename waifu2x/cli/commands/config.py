@@ -98,8 +98,8 @@ def _tell_unknown(variable: str, known: list[str]) -> None:
         return
     key = variable.removeprefix(settings.PREFIX).lower().replace("_", "-")
     if key in settings.ONE_RUN:
-        why = f"has no effect: {settings.ONE_RUN[key]}"
+        why = f"it has no effect: {settings.ONE_RUN[key]}"
     else:
         near = nearest(variable, [*known, *settings.OTHER_VARIABLES])
-        why = f"has no effect: did you mean {near}?" if near else "has no effect"
+        why = f"it has no effect: did you mean {near}?" if near else "it has no effect"
     tell(f"{variable}: {why}")

@@ -139,7 +139,7 @@ def _one(
                 try:
                     planned = request.plan(height, width, math.ceil)
                 except ImageError as error:
-                    raise ImageError(f"{source}: {error}") from error
+                    raise error.of(source) from error
                 if not request.leaves(height, width):
                     check_sides(form, planned.height, planned.width, str(job.target))
 

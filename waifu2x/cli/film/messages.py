@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from waifu2x.cli.output import report
 from waifu2x.cli.output.progress_line import clock
-from waifu2x.errors import BackendError, ModelError, OutputError
+from waifu2x.errors import BackendError, ModelError, OutputError, Sentence
 from waifu2x.flows.film.parts.begun_film import parts_folder
 from waifu2x.flows.film.parts.manifest import has_parts
 from waifu2x.formats.film import WRITABLE
@@ -109,35 +109,44 @@ def result_line(prepared: PreparedFilm) -> str:
     return f"{width}x{height}, {shape.encoding.codec}{how}, {shape.encoding.pixels.name}"
 
 
-def warnings(name: str, film: Film, prepared: PreparedFilm) -> Iterator[str]:
+_INTERLACED = {
+    "off": Sentence(
+        "it is interlaced, and its combs are kept", "use --deinterlace frame to remove them"
+    ),
+    "ivtc": Sentence("it is interlaced, and its pulldown is undone"),
+    **dict.fromkeys(
+        ("frame", "field"),
+        Sentence("it is interlaced, and is deinterlaced", "use --deinterlace off to keep it"),
+    ),
+}
+
+
+def warnings(name: str, film: Film, prepared: PreparedFilm) -> Iterator[Sentence]:
     """Yields warnings to be shown before the work; `name` stands for the film."""
-    yield from (f"{name}: {notice}" for notice in prepared.notices)
+    yield from (Sentence(notice).of(name) for notice in prepared.notices)
     if is_hdr(film.pictures.colours):
-        yield (
-            f"{name}: HDR is kept. The models were trained on SDR: look at a frame first"
-            " (--preview)"
+        yield Sentence(
+            f"{name}: HDR is kept, although the models were trained on SDR",
+            "look at a frame first, with --preview",
         )
-    yield from (f"{name}: no encoder here keeps {lost}" for lost in film.pictures.lost)
+    yield from (Sentence(f"{name}: no encoder here keeps {lost}") for lost in film.pictures.lost)
     if film.pictures.interlaced:
-        how = prepared.selection.deinterlacing
-        does = {
-            "off": "keeping its combs (--deinterlace frame removes them)",
-            "ivtc": "undoing its pulldown",
-        }.get(how, "deinterlacing it (--deinterlace off keeps it)")
-        yield f"{name} is interlaced; {does}"
+        yield _INTERLACED[prepared.selection.deinterlacing].of(name)
     if told := fields_line(prepared):
-        yield f"{name} {told}"
+        yield told.of(name)
 
 
-def fields_line(prepared: PreparedFilm) -> str:
-    """Describes combs or pulldown that nothing cures, and the option that does; empty without
-    any."""
+def fields_line(prepared: PreparedFilm) -> Sentence | None:
+    """Describes combs or pulldown that nothing cures, and the option that does."""
     fields, how = prepared.fields, prepared.selection.deinterlacing
     if fields.is_telecined and how != "ivtc":
-        return "looks like film with pulldown: --ivtc restores its pictures"
+        return Sentence("it looks like film with pulldown", "use --ivtc to restore its pictures")
     if fields.order is not None and how == "off":
-        return "has combs, although it does not say that it is interlaced: use --deinterlace frame"
-    return ""
+        return Sentence(
+            "it has combs, although it does not say that it is interlaced",
+            "use --deinterlace frame to remove them",
+        )
+    return None
 
 
 def damage(film: Film, selection: Selection, made: MadeFilm) -> list[str]:
@@ -168,16 +177,17 @@ def moved(ending: Ending) -> str:
     return f"{_frames(ending.moved)} {have} the time of another: shown a tick later"
 
 
-def changes(film: Film, prepared: PreparedFilm, ending: Ending) -> Iterator[str]:
-    """Yields a clause for each change of the pictures within a film."""
+def changes(film: Film, prepared: PreparedFilm, ending: Ending) -> Iterator[Sentence]:
+    """Yields a sentence for each change of the pictures within a film."""
     own = f"{film.pictures.width}x{film.pictures.height}"
     for change in ending.changes:
         seconds = f"{float(change.pts * prepared.shape.tick):.6g}"
         if change.to:
-            way = f" (--start {seconds} begins a film of their size)" if film.seekable else ""
-            yield f"from {seconds} s its pictures are {change.to}: made {own}{way}"
+            told = f"from {seconds} s its pictures are {change.to}, and are made {own}"
+            way = f"use --start {seconds} for a film of their size" if film.seekable else ""
+            yield Sentence(told, way)
         else:
-            yield f"from {seconds} s its pictures are {own} again"
+            yield Sentence(f"from {seconds} s its pictures are {own} again")
 
 
 def done_line(target: Path, prepared: PreparedFilm, made: MadeFilm, seconds: float) -> str:
@@ -194,13 +204,13 @@ def done_line(target: Path, prepared: PreparedFilm, made: MadeFilm, seconds: flo
     return f"{report.place(target)}: {', '.join(parts)}"
 
 
-def resumed_line(target: Path, frames: int, film: Film) -> str:
+def resumed_line(target: Path, frames: int, film: Film) -> Sentence:
     """Announces that a run goes on with the frames of an earlier one."""
     count = frame_count(film)
     of = "" if count is None else f" of {max(count, frames)}"
-    return (
-        f"{target}: going on with {frames}{of} frames in {parts_folder(target)} (--restart begins"
-        " anew)"
+    return Sentence(
+        f"{target}: going on with {frames}{of} frames in {parts_folder(target)}",
+        "use --restart to begin anew",
     )
 
 
@@ -264,8 +274,10 @@ def tell_shard(job: FilmJob, shard: Shard, parts: int, *, as_json: bool) -> None
     """Tells how many parts of a shard are made."""
     folder = parts_folder(job.target)
     report.say(
-        f"{folder}: {parts} parts of shard {shard.number} of {shard.parts} are complete;"
-        f" --join makes {job.target} of all"
+        Sentence(
+            f"{folder}: {parts} parts of shard {shard.number} of {shard.parts} are complete",
+            f"use --join to make {job.target} of all",
+        )
     )
     if as_json:
         document = {
@@ -302,7 +314,7 @@ class Interrupted:
         self._is_told = True
         words = [word for word in sys.argv[1:] if word != "--restart"]
         again = shlex.join(["waifu2x", *words])
-        report.error(f"{folder} keeps what is done; to go on: {again}")
+        report.error(Sentence(f"{folder}: what is done is kept", f"go on by `{again}`"))
 
 
 def of_film(path: Path) -> tuple[dict[str, Any], list[str]]:
@@ -353,7 +365,7 @@ def of_film(path: Path) -> tuple[dict[str, Any], list[str]]:
                 prepared = prepare(reader, job, height, width)
             except OutputError as error:
                 document["containers"][container] = {"error": str(error)}
-                lines.append(f"as {container}: no: {error}")
+                lines.append(f"as {container}: cannot write it: {error}")
                 continue
             some = some or prepared
             found = list(prepared.notices)

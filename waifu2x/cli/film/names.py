@@ -41,7 +41,7 @@ def film_jobs(words: Sequence[str], scale: Fraction | None) -> list[Job]:
             other = jobs.setdefault(name, job)
             if other is not job:
                 raise click.UsageError(
-                    f"{source}: is named twice."
+                    f"{source}: it is named twice."
                     if other.source == source
                     else f"{other.source} and {source} would both become {job.target}: use two"
                     " folders."
@@ -67,7 +67,7 @@ def _film(path: Path) -> Path:
         return path
     if (pattern := pattern_in(path)) is None:
         raise click.UsageError(
-            f"{path}: has no numbered PNG files: for the films in it, give a folder as OUT."
+            f"{path}: it has no numbered PNG files: for the films in it, give a folder as OUT."
         )
     return pattern
 
@@ -81,7 +81,7 @@ def _films(path: Path, target: Callable[[Path], Path]) -> list[Path]:
     found = sorted(one for one in path.iterdir() if film.is_film(one) and one.is_file())
     results = {target(one) for one in found}
     if not found:
-        raise click.UsageError(f"{path}: has no films, and no numbered PNG files.")
+        raise click.UsageError(f"{path}: it has no films, and no numbered PNG files.")
     return [one for one in found if one not in results]
 
 

@@ -13,6 +13,7 @@ from waifu2x.api.settings.kinds import LOCAL
 from waifu2x.backends import device_numbers
 from waifu2x.cli.options.arguments import describe, tell_reduction
 from waifu2x.cli.output import report
+from waifu2x.errors import Sentence
 from waifu2x.flows.jobs import STANDARD
 from waifu2x.formats.film.description import FilmCrop
 
@@ -84,8 +85,8 @@ def prepared_film(wanted: WantedFilm, *, is_preview: bool = False) -> Iterator[R
             raise click.UsageError("Nothing to do: give --noise, a --scale above 1, or both.")
         if (found.height, found.width) != found.asked:
             report.tell(
-                f"{job.target}: made {found.width}x{found.height}, not"
-                f" {found.asked[1]}x{found.asked[0]}: this encoder needs even sides"
+                f"{job.target}: this encoder needs even sides, so it is made"
+                f" {found.width}x{found.height}, not {found.asked[1]}x{found.asked[0]}"
             )
         prepared = prepare(reader, job, found.height, found.width)
         if not is_preview:
@@ -106,7 +107,7 @@ def _cropped(reader: FilmReader, wanted: WantedFilm, *, is_preview: bool) -> Fil
         return job
     crop = black_bars(reader) if asked in (None, "auto") else asked
     if asked == "auto" and crop is None:
-        report.tell(f"{job.source}: no black bars found: nothing is cropped")
+        report.tell(f"{job.source}: it has no black bars, so nothing is cropped")
     if not isinstance(crop, FilmCrop):
         return job
     if asked is None:
@@ -118,7 +119,8 @@ def _cropped(reader: FilmReader, wanted: WantedFilm, *, is_preview: bool) -> Fil
             "right": pictures.width - crop.width - crop.left,
         }
         told = ", ".join(f"{number} {side}" for side, number in sides.items() if number)
-        report.tell(f"{job.source} has black bars ({told}): --crop {crop} removes them")
+        bars = f"{job.source}: it has black bars ({told})"
+        report.tell(Sentence(bars, f"use --crop {crop} to remove them"))
         return job
     reader.crop(crop)
     return replace(job, crop=crop)

@@ -61,7 +61,7 @@ def connected(address: str | None) -> Iterator[Client]:
         dask.config.set({"logging": {"distributed": "critical", "distributed.client": "critical"}})
         from distributed import Client, LocalCluster
     except ImportError as error:
-        raise ClusterError(stores.MISSING.format("--cluster needs")) from error
+        raise ClusterError("--cluster needs more packages", stores.INSTALL) from error
     for name in ("distributed", "distributed.client"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
     if address is None:

@@ -82,7 +82,7 @@ def decided(
             chosen |= {**dict.fromkeys(_SIZES), "height": job.max_height}
             plan = sizes.request(height=job.max_height).plan(*size, lambda scale: 1)
     except Waifu2xError as error:
-        raise type(error)(f"{job.source}: {error}") from error
+        raise error.of(job.source) from error
     if chosen["noise"] == "auto":
         chosen["noise"] = noise_level(film.pictures, models)
     asked = plan.height, plan.width

@@ -30,7 +30,7 @@ from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import FilmJob, PreparedFilm
 from waifu2x.flows.jobs import STANDARD
 from waifu2x.formats.film import is_animation
-from waifu2x.formats.film.description import Film
+from waifu2x.formats.film.description import Cut, Film
 from waifu2x.formats.film.frame_files import frame_pattern
 from waifu2x.formats.film.reading.packets import MAX_GAPS, Gap
 from waifu2x.formats.film.reading.selection import MAX_CHANGES, Ending
@@ -64,10 +64,14 @@ class MadeFilm:
 
 
 def no_frames(reader: FilmReader, job: FilmJob) -> ImageError:
-    """Returns the error for a stretch without frames."""
-    seconds = reader.film.seconds
+    """Returns the error for a film, or a stretch of it, without frames."""
+    seconds, cut = reader.film.seconds, job.cut
+    if cut == Cut():
+        return ImageError(f"{job.source}: it has no frames")
     end = "" if seconds is None else f", and ends at {seconds:.2f} s"
-    return ImageError(f"{job.source}: has no frames between --start and --end{end}")
+    return ImageError(
+        f"{job.source}: it has no frames in that stretch{end}", "choose another --start or --end"
+    )
 
 
 def make_film(
@@ -97,7 +101,7 @@ def make_film(
             if not found.runs:
                 break
             if attempt == _ROUNDS:
-                raise ImageError(f"{job.source}: its frames differ at each reading: it is damaged")
+                raise ImageError(f"{job.source}: damaged: its frames differ at each reading")
             maker([changed(run, is_sought=not attempt) for run in found.runs], film.work)
             there = film.there()
             if not there:
@@ -113,7 +117,7 @@ def make_film(
             lost,
         )
         if not job.keep_parts and (left := film.remove()):
-            on_notice(f"{film.work.folder}: {left}")
+            on_notice(left.of(film.work.folder))
     return made
 
 
@@ -164,7 +168,8 @@ def join_film(
             for run in runs
         )
         raise OutputError(
-            f"{work.folder}: parts are missing ({told}): make them with --shard, or without --join"
+            f"{work.folder}: parts are missing ({told})",
+            "make them with --shard, or without --join",
         )
 
     return make_film(refuse, reader, job, prepared, by_whom=False, on_notice=on_notice)
@@ -251,7 +256,7 @@ def _sink(reader: FilmReader, job: FilmJob, prepared: PreparedFilm) -> Iterator[
             file = held.enter_context(writing(job.target, replace=job.overwrite))
             target, descriptor = Path(file.name), file.fileno()
         elif sys.stdout is None:
-            raise OutputError("standard output: is closed")
+            raise OutputError("standard output: it is closed")
         name = "standard output" if job.target == STANDARD else str(job.target)
         if plan.container == "y4m":
             how = prepared.selection.deinterlacing

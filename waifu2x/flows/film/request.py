@@ -125,8 +125,8 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
         and (height % pixels.rows or width % pixels.columns)
     ):
         raise OutputError(
-            f"{job.target}: {encoding.codec} needs even sides, not {width}x{height}: give --width "
-            "and --height, or use --chroma 444"
+            f"{job.target}: {encoding.codec} needs even sides, not {width}x{height}",
+            "give --width and --height, or use --chroma 444",
         )
     how = job.deinterlacing
     fields = Fields()
@@ -193,8 +193,9 @@ def _encoding(wish: Wish, pictures: Pictures, container: str, size: tuple[int, i
     encoding = fitted(choose(wish, pictures.pixels, container, pictures.hdr), *size)
     if "_" in encoding.codec and not is_available(encoding.codec):
         raise OutputError(
-            f"this machine has no encoder {encoding.codec}: use --codec auto, or "
-            f"{choose(replace(wish, codec=None), pictures.pixels, container, None).codec}"
+            f"this machine has no encoder {encoding.codec}",
+            "use --codec auto, or "
+            f"{choose(replace(wish, codec=None), pictures.pixels, container, None).codec}",
         )
     return encoding
 

@@ -44,7 +44,7 @@ def preview(
     try:
         found = next((frame for frame in frames if frame.is_wanted), None)
         if found is None:
-            raise ImageError(f"{reader.path}: has no frame at {float(start):g} s")
+            raise ImageError(f"{reader.path}: it has no frame at {float(start):g} s")
         source = enlarge.picture(found.planes)
         found.release()
     finally:

@@ -53,7 +53,7 @@ class AnimationFrames(FrameSequence):
     def _frames(self) -> Iterator[Timed]:
         with closing(open_content(self._data, self._name, _MOST_PIXELS)) as source:
             if not source.header.animated:
-                why = f"is a picture, not a film: use `waifu2x {self._name}`"
+                why = f"it is a picture, not a film: use `waifu2x {self._name}`"
                 raise ImageError(f"{self._name}: {next(iter(source.header.notices), why)}")
             self.kind = source.header.format.lower()
             self.damaged = len(source.header.notices)

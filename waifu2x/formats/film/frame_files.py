@@ -60,8 +60,9 @@ class FramePattern:
         for earlier, later in pairwise(there):
             if later != earlier + 1:
                 raise ImageError(
-                    f"{self.frame(earlier + 1)}: is missing, but {self.frame(later).name} is there:"
-                    " number frames without a gap"
+                    f"{self.frame(earlier + 1)}: it is missing, but {self.frame(later).name} is"
+                    " there",
+                    "number frames without a gap",
                 )
         return range(there[0], there[-1] + 1) if there else range(0)
 
@@ -71,8 +72,8 @@ class FramePattern:
         given = frame_pattern(source)
         if given is not None and _is_same(given.path.parent, self.path.parent):
             raise OutputError(
-                f"{self.path}: is in the folder of the input, whose {TIMES} would be replaced: "
-                "choose another folder"
+                f"{self.path}: it is in the folder of the input, whose {TIMES} would be replaced",
+                "choose another folder",
             )
         if replace:
             return
@@ -111,7 +112,9 @@ def pattern_in(folder: Path) -> Path | None:
         patterns.append(folder / f"{before}%{width}d{after}")
     if len(patterns) > 1:
         names = " and ".join(str(one) for one in patterns[:2])
-        raise ImageError(f"{folder}: has several sequences of pictures: name one, {names} say")
+        raise ImageError(
+            f"{folder}: it has several sequences of pictures", f"name one, {names} say"
+        )
     return patterns[0] if patterns and frame_pattern(patterns[0]) is not None else None
 
 
@@ -176,7 +179,8 @@ class FrameFiles(FrameSequence):
                 data: bytes = file.read(_MOST_OF_FRAME + 1)
             if len(data) > _MOST_OF_FRAME:
                 raise ImageError(
-                    f"{path}: is larger than the {_MOST_OF_FRAME >> 30} GiB that a frame may have"
+                    f"{path}: it is larger than the {_MOST_OF_FRAME >> 30} GiB that a frame may"
+                    " have"
                 )
             yield data
 
@@ -210,11 +214,12 @@ def read_times(pattern: FramePattern, frames: int) -> tuple[int, ...]:
             raise ValueError
     except ValueError as error:
         raise ImageError(
-            f"{path}: is no file of times: it has to begin with {_FORMAT!r}, and then have a line "
+            f"{path}: it is no file of times: it has to begin with {_FORMAT!r}, and then have a"
+            " line "
             "of milliseconds for each frame, each more than the one before"
         ) from error
     if len(ticks) < frames:
-        raise ImageError(f"{path}: has times for {len(ticks)} of {frames} frames")
+        raise ImageError(f"{path}: it has times for {len(ticks)} of {frames} frames")
     return ticks[:frames]
 
 

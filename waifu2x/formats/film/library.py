@@ -23,7 +23,7 @@ def library() -> Any:
         import av.logging
     except ImportError as error:
         raise UnavailableError(
-            "films need PyAV: install it with `pip install 'waifu2x-kernels[video]'`"
+            "films need PyAV", "install it with `pip install 'waifu2x-kernels[video]'`"
         ) from error
     av.logging.set_level(av.logging.PANIC)
     av.logging.set_skip_repeated(False)  # each reader counts all messages

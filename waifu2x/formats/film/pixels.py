@@ -97,8 +97,9 @@ def pixel_format(name: str, film: str) -> PixelFormat:
         or name in _UNREAD
     ):
         raise ImageError(
-            f"{film}: its pictures are {name}, which cannot be enlarged: convert them first, for "
-            "instance by `ffmpeg -i FILM -pix_fmt gbrp16le -c:v ffv1 OUT.mkv`"
+            f"{film}: its pictures are {name}, which cannot be enlarged",
+            "convert them first, for instance by `ffmpeg -i FILM -pix_fmt gbrp16le -c:v ffv1 "
+            "OUT.mkv`",
         )
     return PixelFormat(planar, bits, columns, rows, planes, is_rgb)
 

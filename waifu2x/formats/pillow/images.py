@@ -59,7 +59,7 @@ def plain(
         colours = Colours()
     image = _simple(image)
     if image.mode not in ("L", "LA", "RGB", "RGBA", "I;16"):
-        raise ImageError(f"{name}: {image.mode} pictures are not supported: convert to RGB first")
+        raise ImageError(f"{name}: {image.mode} pictures are not supported", "convert to RGB first")
     pixels = np.asarray(image)
     if image.mode == "I;16":
         pixels = pixels.astype(np.uint16)

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from PIL import Image, UnidentifiedImageError, _imaging
 
-from waifu2x.errors import ImageError
+from waifu2x.errors import ImageError, Sentence
 from waifu2x.formats import table
 from waifu2x.formats.base import DecodedFile
 from waifu2x.formats.headers import gif, psd, refused, tiff
@@ -53,7 +53,7 @@ def open_content(
         try:
             table.plug_in(plugin)
         except ImageError as error:
-            raise ImageError(f"{name}: {error}") from error
+            raise error.of(name) from error
         opened = (plugin.pillow,)
     said = declared(data)
     if said:
@@ -66,8 +66,8 @@ def open_content(
         image = Image.open(io.BytesIO(seen), formats=opened)
     except UnidentifiedImageError as error:
         told = refused.document(data[:512])
-        told = told or f"not a picture of a known format ({table.NAMES})"
-        raise ImageError(f"{name}: {told}") from error
+        told = told or Sentence(f"not a picture of a known format ({table.NAMES})")
+        raise ImageError(told.of(name)) from error
     try:
         if image.format == "TIFF":
             header, pictures = _pages(image, data, name, max_pixels)
@@ -187,8 +187,8 @@ def _load(image: Image.Image, name: str) -> None:
         if _NO_DECODER not in str(error):
             raise
         raise ImageError(
-            f"{name}: is HEIF in a coding that this pillow-heif does not decode: export it as PNG"
-            " or TIFF"
+            f"{name}: it is HEIF in a coding that this pillow-heif does not decode",
+            "export it as PNG or TIFF",
         ) from error
 
 
@@ -264,7 +264,7 @@ def _pages(
     found = tiff.find(data, budget).pictures
     pages = [picture for picture in found if picture.page is not None and picture.page < count]
     if not pages:
-        raise ImageError(f"{name}: has no picture in it")
+        raise ImageError(f"{name}: it has no picture in it")
     total = 0
     for page in pages:
         total += page.size[0] * page.size[1]

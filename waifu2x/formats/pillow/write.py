@@ -66,7 +66,7 @@ def plug_in(form: Format, name: str) -> None:
     try:
         table.plug_in(form)
     except ImageError as error:
-        raise OutputError(f"{name}: {error}") from error
+        raise OutputError(error.sentence.of(name)) from error
 
 
 @contextmanager

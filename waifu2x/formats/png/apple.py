@@ -43,8 +43,8 @@ def _standard(data: bytes, name: str, max_pixels: int) -> bytes:
     width, height, depth, kind, *_, interlaced = struct.unpack(">IIBBBBB", header)
     if depth != 8 or kind not in _PLANES or interlaced:
         raise ImageError(
-            f"{name}: is Apple's variant of PNG in a rare form, which is not read: convert it on a"
-            " Mac, as by sips -s format png"
+            f"{name}: it is Apple's variant of PNG in a rare form, which is not read",
+            "convert it on a Mac, as by sips -s format png",
         )
     check_pixels(name, (width, height), 1, width * height, max_pixels)
     deflated = b"".join(body for kind, body in found if kind == b"IDAT")

@@ -160,7 +160,7 @@ class _LayeredGraph(GraphBuilder):
         if layer.kind != kind:
             word = {"convolution": "a convolution", "transposed": "a transposed convolution"}
             raise ModelError(
-                f"{where}: class_name: is {word[layer.kind]}, but expected {word[kind]}"
+                f"{where}: class_name is {word[layer.kind]}, but expected {word[kind]}"
             )
         height, width = layer.weight.shape[2:]
         if (height, width) != (taps, taps):
@@ -269,7 +269,9 @@ def _anime4k(net: _LayeredGraph) -> tuple[list[int], int]:
     size.
     """
     if net.planes(0) > _MOST_PLANES:
-        raise ModelError(f"{net.name}: layer 1: reads {net.planes(0)} planes, which is no picture")
+        raise ModelError(
+            f"{net.name}: layer 1: it reads {net.planes(0)} planes, which is no picture"
+        )
     made = [net.next_both_signs(0)]
     while net.left > 1:
         made.append(net.next_both_signs(made[-1]))

@@ -99,5 +99,5 @@ def _array(content: bytes, where: str, budget: ModelBudget) -> NDArray[np.float3
     with np.errstate(over="ignore"):
         narrow = values.astype(np.float32, order="C")
     if not np.isfinite(narrow).all():
-        raise ModelError(f"{where}: holds a value that is not a finite float32")
+        raise ModelError(f"{where}: it holds a value that is not a finite float32")
     return narrow

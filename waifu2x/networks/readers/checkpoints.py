@@ -58,7 +58,7 @@ def find(
     """
     dictionaries = list(_dictionaries(found, kind, ()))
     if not dictionaries:
-        raise ModelError(f"{name}: holds no weights by name: a state_dict is needed")
+        raise ModelError(f"{name}: it holds no weights by name", "save model.state_dict()")
     made: list[FoundNetwork[_Kind]] = []
     for where, weights, marks in dictionaries:
         made += _networks(where, weights, marks, shape) or []
@@ -67,10 +67,12 @@ def find(
         raise recognised.unknown(largest.keys(), name)
     pictures = [each for each in made if not any(map(_RIVAL.fullmatch, _words(each.where)))]
     if not pictures:
-        raise ModelError(f"{name}: holds a discriminator or a loss, and no network that enlarges")
+        raise ModelError(
+            f"{name}: it holds a discriminator or a loss, and no network that enlarges"
+        )
     if len(pictures) > _MOST_NETWORKS:
-        many = f"{name}: holds {len(pictures)} networks, more than {_MOST_NETWORKS}"
-        raise ModelError(f"{many}: save the one to use by itself")
+        many = f"{name}: it holds {len(pictures)} networks, more than {_MOST_NETWORKS}"
+        raise ModelError(f"{many}", "save the one to use by itself")
     return sorted(pictures, key=lambda each: (not _is_averaged(each.where), _place(each.where)))
 
 

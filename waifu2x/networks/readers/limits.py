@@ -68,24 +68,24 @@ class ModelBudget:
         """Takes bytes that are about to be allocated."""
         self._bytes -= count
         if self._bytes < 0:
-            raise ModelError(f"{self.name}: asks for more than {self._size >> 20} MiB of memory")
+            raise ModelError(f"{self.name}: it asks for more than {self._size >> 20} MiB of memory")
 
     def take_entries(self, count: int) -> None:
         """Takes members of an archive, or elements of lists and dictionaries."""
         self._entries -= count
         if self._entries < 0:
-            raise ModelError(f"{self.name}: has more entries than a model can need")
+            raise ModelError(f"{self.name}: it has more entries than a model can need")
 
     def take_steps(self, count: int = 1) -> None:
         """Takes instructions, or other work of about that duration."""
         self._steps -= count
         if self._steps < 0:
-            raise ModelError(f"{self.name}: takes more steps to read than a model can need")
+            raise ModelError(f"{self.name}: it takes more steps to read than a model can need")
 
     def check_depth(self, depth: int) -> None:
         """Raises ModelError for data nested deeper than any model's."""
         if depth > _MAX_DEPTH:
-            raise ModelError(f"{self.name}: is nested more than {_MAX_DEPTH} deep")
+            raise ModelError(f"{self.name}: it is nested more than {_MAX_DEPTH} deep")
 
 
 def open_file(path: Path) -> IO[bytes]:

@@ -156,12 +156,12 @@ class Compiled:
         except Exception as error:
             if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
                 raise BackendError(
-                    "backend cpu: not enough memory to compile its code: free some memory"
+                    "backend cpu: not enough memory to compile its code", "free some memory"
                 ) from error
             fault = str(error).strip().partition("\n")[0] or type(error).__name__
             raise BackendError(
-                f"backend cpu: its code cannot be compiled for this processor: {fault}:"
-                f" try {ISA_VARIABLE}=portable, or another backend"
+                f"backend cpu: its code cannot be compiled for this processor: {fault}",
+                f"try {ISA_VARIABLE}=portable, or another backend",
             ) from error
         cache.store(_KIND, key, made)
         _keep_image(key, made)

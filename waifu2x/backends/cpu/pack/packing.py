@@ -109,8 +109,10 @@ class Packing:
         """Returns the number of a function among the compiled ones. Raises BackendError."""
         if function not in FUNCTIONS:
             raise BackendError(
-                f"{self.program.model.name}: uses a function that is not among the activations that"
-                " backend cpu compiles: use another backend"
+                f"{self.program.model.name}: it uses a function that is not among the activations"
+                " that "
+                "backend cpu compiles",
+                "use another backend",
             )
         return FUNCTIONS.index(function)
 

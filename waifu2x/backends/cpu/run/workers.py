@@ -96,7 +96,7 @@ class Workers:
         """Registers a call, for whose end `close` waits. Raises BackendError after `close`."""
         with self._changed:
             if self._is_closed:
-                raise BackendError("backend cpu: this backend is closed: open a new one")
+                raise BackendError("backend cpu: this backend is closed", "open a new one")
             if self._work.process != os.getpid():
                 self._work = WorkQueue(self.cores)
             self._calls += 1

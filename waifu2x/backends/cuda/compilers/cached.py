@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from waifu2x import __version__
 from waifu2x.backends.cuda.compilers import STANDARD, CompileError, Compiler, nvcc, nvrtc
 from waifu2x.backends.gpu.device import source
-from waifu2x.errors import BackendError
+from waifu2x.errors import BackendError, Sentence
 from waifu2x.system import cache
 
 _KIND = "cuda"
@@ -55,17 +55,18 @@ def has_kept() -> bool:
         return False
 
 
-def missing(cuda: tuple[int, int]) -> str:
+def missing(cuda: tuple[int, int]) -> Sentence:
     """Returns the message for a machine without a compiler and with a driver of that version."""
     version = f"{cuda[0]}.{cuda[1]}"
     if cuda[0] < nvrtc.OLDEST:
-        return (
+        return Sentence(
             f"its kernels are compiled once, and NVRTC needs a driver for CUDA {nvrtc.OLDEST}.0 or"
-            f" newer, not {version}: update NVIDIA's driver, or use another backend"
+            f" newer, not {version}",
+            "update NVIDIA's driver, or use another backend",
         )
-    return (
-        f"its kernels are compiled once, by NVRTC for CUDA {version} or older, which is not here:"
-        f" run `{INSTALL}`, or use another backend"
+    return Sentence(
+        f"its kernels are compiled once, by NVRTC for CUDA {version} or older, which is not here",
+        f"run `{INSTALL}`, or use another backend",
     )
 
 
@@ -97,17 +98,17 @@ def _compile(
     compiler = find(cuda)
     chip = f"sm_{capability[0]}{capability[1]}"
     if compiler is None:
-        raise BackendError(f"backend cuda lacks a kernel: {missing(cuda)}")
+        raise BackendError(missing(cuda).of("backend cuda lacks a kernel"))
     try:
         architecture = target(capability, compiler.supported())
         if architecture is None:
             raise BackendError(
-                f"{compiler.name} is too new for this device ({chip}): run `{INSTALL}`, which"
-                " brings an older one, or use another backend"
+                f"{compiler.name} is too new for this device ({chip})",
+                f"run `{INSTALL}`, which brings an older one, or use another backend",
             )
         return compiler.compile(name, text, architecture, definitions).code
     except CompileError as error:
         raise BackendError(
-            f"{compiler.name} cannot compile {name} for {chip} ({error}): {compiler.remedy}, or use"
-            " another backend"
+            f"{compiler.name} cannot compile {name} for {chip} ({error})",
+            f"{compiler.remedy}, or use another backend",
         ) from error

@@ -176,7 +176,7 @@ def find() -> Driver:
         return CtypesDriver()
     except OSError as error:
         raise NotInstalledError(
-            f"backend cuda needs NVIDIA's driver ({error}): install it, or use another backend"
+            f"backend cuda needs NVIDIA's driver ({error})", "install it, or use another backend"
         ) from error
 
 

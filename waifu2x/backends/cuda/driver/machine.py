@@ -21,7 +21,8 @@ class Machine:
             version = self.driver.version()
         except self.driver.error as error:
             raise UnavailableError(
-                f"backend cuda needs NVIDIA's driver ({error}): install it, or use another backend"
+                f"backend cuda needs NVIDIA's driver ({error})",
+                "install it, or use another backend",
             ) from error
         self.cuda = version // 1000, version % 1000 // 10
         """The driver's CUDA version: (12, 4) for 12.4."""
@@ -32,10 +33,10 @@ class Machine:
             found = self.driver.devices()
         except self.driver.error as error:
             raise UnavailableError(
-                f"backend cuda found no device ({error}): check NVIDIA's driver with `nvidia-smi`"
+                f"backend cuda found no device ({error})", "check NVIDIA's driver with `nvidia-smi`"
             ) from error
         if not found:
-            raise UnavailableError("backend cuda found no device: check it with `nvidia-smi`")
+            raise UnavailableError("backend cuda found no device", "check it with `nvidia-smi`")
         return found
 
     def pick(self, index: int) -> Any:

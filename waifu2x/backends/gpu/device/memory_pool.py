@@ -179,14 +179,14 @@ class MemoryPool:
         """Raises BackendError in a forked process, where drivers fail or hang."""
         if self._is_forked():
             raise BackendError(
-                f"{self.runtime.device.name}: was opened before this process was forked: start it"
-                " with the method spawn, and open an engine there"
+                f"{self.runtime.device.name}: it was opened before this process was forked",
+                "start it with the method spawn, and open an engine there",
             )
 
     def _check_open(self) -> None:
         if self._is_closed:
             name = self.runtime.device.name
-            raise BackendError(f"{name}: this backend is closed: open a new one")
+            raise BackendError(f"{name}: this backend is closed", "open a new one")
 
     def close(self) -> None:
         """Frees everything and closes the runtime, after calls under way have ended."""

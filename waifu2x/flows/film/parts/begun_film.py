@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace as changed
 from pathlib import Path
 
-from waifu2x.errors import ImageError, OutputError
+from waifu2x.errors import ImageError, OutputError, Sentence
 from waifu2x.flows.batch.subset import Shard
 from waifu2x.flows.film.parts import manifest
 from waifu2x.flows.film.parts.manifest import PartRecord
@@ -56,9 +56,9 @@ class BegunFilm:
             for number in numbers:
                 manifest.forget(self.work.folder, number)
 
-    def remove(self) -> str:
-        """Removes the files of the film, and the folder if it is empty; returns a clause about what
-        stays. The lock goes last, while it is held, so that another run begins another folder."""
+    def remove(self) -> Sentence:
+        """Removes the files of the film, and the folder if it is empty; returns what stays. The
+        lock goes last, while it is held, so that another run begins another folder."""
         folder = self.work.folder
         try:
             others = []
@@ -68,10 +68,11 @@ class BegunFilm:
                 elif path.name != _LOCK:
                     others.append(path.name)
         except OSError as error:
-            return f"cannot be removed ({reason(error)}): remove it yourself"
+            return Sentence(f"cannot remove it: {reason(error)}", "remove it yourself")
         if sys.platform != "win32":
             _remove_lock(folder)
-        return f"stays, with what is not of the film: {min(others)}" if others else ""
+        stays = f"it stays, with what is not of the film: {min(others)}" if others else ""
+        return Sentence(stays)
 
     def join(
         self,
@@ -83,7 +84,9 @@ class BegunFilm:
         """Writes the film; returns a clause for each loss in copied streams. Raises OutputError,
         ImageError."""
         if _source_of(job) != self.source:
-            raise ImageError(f"{job.source}: has changed meanwhile: do it again, with --restart")
+            raise ImageError(
+                f"{job.source}: it has changed meanwhile", "do it again, with --restart"
+            )
         parts = [
             (manifest.part_path(self.work.folder, number), there[number].encoded)
             for number in sorted(there)
@@ -109,7 +112,7 @@ def begun(
     folder = parts_folder(job.target)
     source = _source_of(job)
     if not by_whom and not manifest.has_begun(folder):
-        raise OutputError(f"{folder}: there are no parts to join: make them with --shard")
+        raise OutputError(f"{folder}: there are no parts to join", "make them with --shard")
     with ExitStack() as held:
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -119,7 +122,7 @@ def begun(
                 has_locks &= held.enter_context(locked(folder / own))
         except HeldElsewhereError as error:
             raise OutputError(
-                f"{job.target}: is being made by {error}: wait for it, or end it"
+                f"{job.target}: it is being made by {error}", "wait for it, or end it"
             ) from error
         except OSError as error:
             raise OutputError(f"{folder}: cannot keep parts here: {reason(error)}") from error

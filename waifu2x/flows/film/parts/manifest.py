@@ -113,7 +113,8 @@ def begin(
             "--backend and --precision as before" if differing == ["arithmetic"] else "do as before"
         )
         raise OutputError(
-            f"{folder}: holds parts that were made otherwise ({told}): use --restart, or {way}"
+            f"{folder}: it holds parts that were made otherwise ({told})",
+            f"use --restart, or {way}",
         )
     for key, allowed in numbers.items():
         text = found.get(key, "")
@@ -253,4 +254,4 @@ def _are_changes(found: Any) -> bool:
 
 
 def _damaged(path: Path) -> OutputError:
-    return OutputError(f"{path}: damaged, or of another version: use --restart")
+    return OutputError(f"{path}: damaged, or of another version", "use --restart")

@@ -128,8 +128,8 @@ def _wrong_parts(there: Mapping[int, PartRecord], part_ticks: int) -> frozenset[
             found |= sought
         elif not (meets and (one.damaged or other.damaged)):  # damage is concealed by chance
             raise ImageError(
-                "the film's frames differ from when these parts were written: run again with"
-                " --restart"
+                "the film's frames differ from when these parts were written",
+                "run again with --restart",
             )
     return frozenset(found)
 

@@ -94,7 +94,7 @@ def main_stream(container: InputContainer, name: str) -> VideoStream:
         if not int(stream.disposition) & _ATTACHED_PICTURE
     ]
     if not found:
-        raise ImageError(f"{name}: has no pictures to enlarge, only sound or a cover")
+        raise ImageError(f"{name}: it has no pictures to enlarge, only sound or a cover")
     return max(found, key=_preference)  # the first of equals
 
 
@@ -185,7 +185,7 @@ def _pictures(
         raise ImageError(f"{name}: {first.width}x{first.height} pixels are more than are read")
     rate = _rate(stream)
     if stream.time_base is None or stream.time_base <= 0:
-        raise ImageError(f"{name}: has no times: it is damaged")
+        raise ImageError(f"{name}: it has no times: it is damaged")
     pixels = frame_pixels(first, name)
     context = stream.codec_context
     # PyAV's stubs name another class than its frames have.

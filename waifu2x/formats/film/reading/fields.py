@@ -280,7 +280,7 @@ def pulled(graph: Any, first: VideoFrame, name: str) -> Iterator[Any]:
 
 def _unfit(first: VideoFrame, name: str) -> ImageError:
     return ImageError(
-        f"{name}: pictures of {first.format.name} cannot be deinterlaced: use --deinterlace off"
+        f"{name}: pictures of {first.format.name} cannot be deinterlaced", "use --deinterlace off"
     )
 
 

@@ -138,11 +138,14 @@ def _kind(file: IO[bytes] | PipeInput, name: str) -> str:
     head = beginning(file)
     kind = format_of(head)
     if kind is None:
-        raise ImageError(f"{name}: is not a film that can be read (mkv, mp4, mov, webm, ts, ...)")
+        raise ImageError(
+            f"{name}: it is not a film that can be read (mkv, mp4, mov, webm, ts, ...)"
+        )
     if kind == "mov" and not file.seekable() and _has_late_index(head):
         raise ImageError(
-            f"{name}: is an mp4 or mov whose index is at its end, which a pipe cannot be read for: "
-            "give the file by its name"
+            f"{name}: it is an mp4 or mov whose index is at its end, which a pipe cannot be read"
+            " for",
+            "give the file by its name",
         )
     return kind
 
@@ -180,14 +183,14 @@ def _refuse(url: str, *_: Any, **__: Any) -> NoReturn:
 
 def _check(container: InputContainer, name: str) -> None:
     if len(container.streams) >= MAX_STREAMS:
-        raise ImageError(f"{name}: has more streams than the {MAX_STREAMS} that are read")
+        raise ImageError(f"{name}: it has more streams than the {MAX_STREAMS} that are read")
     if container.duration is not None and container.duration > MAX_SECONDS * 1_000_000:
-        raise ImageError(f"{name}: claims to last longer than a week: it is damaged")
+        raise ImageError(f"{name}: it claims to last longer than a week: it is damaged")
     if len(container.chapters()) > MAX_CHAPTERS:
-        raise ImageError(f"{name}: has more than {MAX_CHAPTERS} chapters")
+        raise ImageError(f"{name}: it has more than {MAX_CHAPTERS} chapters")
     attached = sum(len(one.data) for one in container.streams.attachments)
     if attached > MAX_ATTACHED:
-        raise ImageError(f"{name}: has more than {MAX_ATTACHED >> 20} MiB of attachments")
+        raise ImageError(f"{name}: it has more than {MAX_ATTACHED >> 20} MiB of attachments")
 
 
 def bind_decoders(container: InputContainer) -> None:
@@ -242,8 +245,9 @@ def new_decoder(stream: VideoStream, name: str) -> Any:
     decoder = decoder_of(stream)
     if decoder not in DECODERS.split(","):
         raise ImageError(
-            f"{name}: its pictures are coded as {decoder}, which is not read: convert them first, "
-            "for instance by `ffmpeg -i FILM -c:v ffv1 OUT.mkv`, if you trust them"
+            f"{name}: its pictures are coded as {decoder}, which is not read",
+            "convert them first, for instance by `ffmpeg -i FILM -c:v ffv1 OUT.mkv`, if you "
+            "trust them",
         )
     if decoder != own.name:
         context = decoder_like(own, decoder)

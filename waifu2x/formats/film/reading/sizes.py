@@ -165,10 +165,11 @@ class Fitting:
         pixels = frame_pixels(frame, self._name)
         if not _holds(film.pixels, pixels) or max(frame.width, frame.height) > MAX_SIDE:
             raise ImageError(
-                f"{self._name}: its pictures change from {film.width}x{film.height} "
-                f"{film.pixels.name} to {frame.width}x{frame.height} {frame.format.name} at "
-                f"{float((frame.pts or 0) * film.time_base):.6g} s: make two films, by --end and "
-                "--start there"
+                f"{self._name}: its pictures change from {film.width}x{film.height}"
+                f" {film.pixels.name}"
+                f" to {frame.width}x{frame.height} {frame.format.name} at "
+                f"{float((frame.pts or 0) * film.time_base):.6g} s",
+                "make two films, by --end and --start there",
             )
 
     def _begin(self, frame: VideoFrame, aspect: Fraction | None) -> None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
-from waifu2x.errors import OutputError
+from waifu2x.errors import OutputError, Sentence
 from waifu2x.formats.film import HARDWARE
 from waifu2x.formats.film.description import PixelFormat, yuv_format
 from waifu2x.formats.film.library import library
@@ -172,12 +172,14 @@ def choose(wish: Wish, source: PixelFormat, container: str, hdr: Hdr | None) -> 
     name = wish.codec or _usual(container, depth, has_alpha=source.planes == 4)
     encoder = ENCODERS[name]
     if container not in encoder.containers:
-        raise OutputError(f".{container} cannot hold {name}: use .{encoder.containers[0]}")
+        raise OutputError(f".{container} cannot hold {name}", f"use .{encoder.containers[0]}")
     if source.planes == 4:
         _check_alpha(name, container)
     if depth not in encoder.depths:
         if wish.depth is not None or len(encoder.depths) != 1:
-            raise OutputError(f"{name} has no {depth} bits here: use --depth {encoder.depths[0]}")
+            raise OutputError(
+                f"{name} has no {depth} bits here", f"use --depth {encoder.depths[0]}"
+            )
         depth = encoder.depths[0]
     options = _options(name, encoder, wish, hdr)
     chroma = wish.chroma or ("420" if source.planes < 3 else source.chroma)
@@ -185,7 +187,7 @@ def choose(wish: Wish, source: PixelFormat, container: str, hdr: Hdr | None) -> 
     if chroma not in chromas:
         if wish.chroma is not None:
             clear = " with transparency" if source.planes == 4 else ""
-            raise OutputError(f"{name} cannot code {':'.join(chroma)}{clear}: leave --chroma out")
+            raise OutputError(f"{name} cannot code {':'.join(chroma)}{clear}", "leave --chroma out")
         chroma = chromas[0]
     if encoder.library == "prores_ks":
         chroma, options["profile"] = _prores(wish, chroma, has_alpha=source.planes == 4)
@@ -199,7 +201,7 @@ def _usual(container: str, depth: int, *, has_alpha: bool) -> str:
     """Returns the encoder of a film for which none is named. Raises OutputError."""
     if has_alpha:
         if not keeps_transparency(container):
-            raise OutputError(f".{container} cannot hold transparency: use .mkv, .mov or .webm")
+            raise OutputError(f".{container} cannot hold transparency", "use .mkv, .mov or .webm")
         return _USUAL_TRANSPARENT[container]
     return "av1" if container == "webm" else "x264" if depth == 8 else "x265"
 
@@ -208,7 +210,7 @@ def _check_alpha(name: str, container: str) -> None:
     """Raises OutputError for an encoder that would lose transparency."""
     if container not in ENCODERS[name].transparent:
         usual = _usual(container, 8, has_alpha=True)
-        raise OutputError(f"{name} cannot code transparency: leave --codec out, or use {usual}")
+        raise OutputError(f"{name} cannot code transparency", f"leave --codec out, or use {usual}")
 
 
 def _prores(wish: Wish, chroma: str, *, has_alpha: bool) -> tuple[str, str]:
@@ -220,9 +222,9 @@ def _prores(wish: Wish, chroma: str, *, has_alpha: bool) -> tuple[str, str]:
     if given in ("4", "5", *_PRORES_444):
         return "444", given
     if has_alpha:
-        raise OutputError(f"prores of profile {given} has no transparency: use --preset 4")
+        raise OutputError(f"prores of profile {given} has no transparency", "use --preset 4")
     if wish.chroma == "444":
-        raise OutputError(f"prores of profile {given} has no 4:4:4: use --preset 4")
+        raise OutputError(f"prores of profile {given} has no 4:4:4", "use --preset 4")
     return "422", given
 
 
@@ -241,7 +243,7 @@ def _options(name: str, encoder: FilmEncoder, wish: Wish, hdr: Hdr | None) -> di
     crf = wish.crf if wish.crf is not None else encoder.crf
     if encoder.quality and crf is not None:
         if crf > encoder.worst:
-            raise OutputError(f"{name} has no --crf {crf:g}: use 0 to {encoder.worst}")
+            raise OutputError(f"{name} has no --crf {crf:g}", f"use 0 to {encoder.worst}")
         options[encoder.quality] = f"{crf:g}"
     elif wish.crf is not None:
         raise OutputError(f"{name} has no --crf")
@@ -260,7 +262,7 @@ def _options(name: str, encoder: FilmEncoder, wish: Wish, hdr: Hdr | None) -> di
         parameters += _hdr(name, hdr)
     for key, value in wish.options:
         if key in _OURS:
-            raise OutputError(f"{name}: --codec-option {key} would move pictures: leave it out")
+            raise OutputError(f"{name}: --codec-option {key} would move pictures", "leave it out")
         if key == own:
             _check_display(name, value)
             parameters.append(value)
@@ -271,7 +273,7 @@ def _options(name: str, encoder: FilmEncoder, wish: Wish, hdr: Hdr | None) -> di
         ("tune", "tune", encoder.tunes),
     ):
         if known and key in options and options[key] not in known:
-            raise OutputError(f"{name} has no {kind} {options[key]!r}: use {_listed(known)}")
+            raise OutputError(f"{name} has no {kind} {options[key]!r}", f"use {_listed(known)}")
     if own is not None and parameters:
         options[own] = ":".join(parameters)
     if name in ("x264", "x265"):
@@ -300,8 +302,8 @@ def _check_display(name: str, parameters: str) -> None:
         key, _, value = parameter.partition("=")
         if key.strip() in ("master-display", "mastering-display") and not _DISPLAY.fullmatch(value):
             raise OutputError(
-                f"{name} does not understand {parameter}: write {key}=G(x,y)B(x,y)R(x,y)WP(x,y)"
-                "L(most,least)"
+                f"{name} does not understand {parameter}",
+                f"write {key}=G(x,y)B(x,y)R(x,y)WP(x,y)L(most,least)",
             )
 
 
@@ -396,4 +398,4 @@ def losses(wish: Wish, source: PixelFormat, encoding: Encoding) -> Iterator[str]
         yield f"made {has}, not {had}: {encoding.codec} has no more here"
     is_played = encoding.codec.startswith(("x26", "h26", "hevc"))
     if is_played and made.chroma == "444" and wish.chroma is None:
-        yield "4:4:4 is kept, which few players show: use --chroma 420 for them"
+        yield Sentence("4:4:4 is kept, which few players show", "use --chroma 420 for them")

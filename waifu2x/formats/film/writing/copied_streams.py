@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from waifu2x.errors import Sentence
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.reading.opening import MAX_SECONDS
 from waifu2x.formats.film.writing.header import BegunStreams, FilmPlan
@@ -191,9 +192,12 @@ class CopiedStreams:
         if late:
             told = "1 stream that begins" if late == 1 else f"{late} streams that begin"
             found.append(
-                f"{told} in its middle {'is' if late == 1 else 'are'} left out: to keep"
-                f" {'it' if late == 1 else 'them'}, make a film by"
-                " `ffmpeg -analyzeduration 10G -probesize 10G -i FILM -map 0 -c copy OUT.mkv` first"
+                Sentence(
+                    f"{told} in its middle {'is' if late == 1 else 'are'} left out",
+                    f"to keep {'it' if late == 1 else 'them'}, give the film that"
+                    " `ffmpeg -analyzeduration 10G -probesize 10G -i FILM -map 0 -c copy OUT.mkv`"
+                    " makes",
+                )
             )
         return tuple(found)
 

@@ -173,8 +173,8 @@ class PartEncoder:
         self._encode(None)
         if self._waiting:
             raise OutputError(
-                f"{self._shape.encoding.codec} gave {self._coded} pictures for {self._added}: use"
-                " another --codec"
+                f"{self._shape.encoding.codec} gave {self._coded} pictures for {self._added}",
+                "use another --codec",
             )
         if self._take is None:
             self._container.close()
@@ -205,7 +205,7 @@ class PartEncoder:
                 rank = self._waiting.pop(pts, None)
                 if rank is None:
                     codec = self._shape.encoding.codec
-                    raise OutputError(f"{codec} moves pictures: use another --codec")
+                    raise OutputError(f"{codec} moves pictures", "use another --codec")
                 self._depth = max(self._depth, self._coded - rank)
                 self._coded += 1
                 if self._take is None:
@@ -301,7 +301,7 @@ def _culprit(shape: Shape, error: RefusedError) -> OutputError:
         with suppress(OutputError):
             _template(replace(shape, encoding=replace(encoding, options=others)))
             given = value.removeprefix(f"{X265_QUIET}:")
-            return OutputError(f"{encoding.codec} does not take {key}={given}: use another value")
+            return OutputError(f"{encoding.codec} does not take {key}={given}", "use another value")
     return error
 
 

@@ -223,13 +223,13 @@ def _pictures(parts: Parts, plan: FilmPlan) -> Iterator[Timed]:
     first: bytes | None = None
     for path, told in parts:
         left = set(range(len(told.pts)))
-        damaged = ImageError(f"{path}: is not as it was written: use --restart")
+        damaged = ImageError(f"{path}: it is not as it was written", "use --restart")
         with _read(path, damaged) as part:
             extradata = part.streams.video[0].codec_context.extradata
             first = first if begun else extradata
             if extradata != first:
                 raise ImageError(
-                    f"{path.parent}: its parts were not all encoded alike: use --restart"
+                    f"{path.parent}: its parts were not all encoded alike", "use --restart"
                 )
             packets = (one for one in part.demux(part.streams.video[0]) if one.size)
             for number, packet in enumerate(packets):

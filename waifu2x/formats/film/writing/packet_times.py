@@ -274,8 +274,10 @@ class FilledGaps:
             self._filled += missing * self._frame
             if self._filled > _MOST_SILENCE:
                 raise OutputError(
-                    f"{self._title} has gaps of more than {_MOST_SILENCE >> 20} MiB of silence, "
-                    "which a .mov cannot skip: write an .mkv"
+                    f"{self._title} has gaps of more than {_MOST_SILENCE >> 20} MiB of silence,"
+                    " which a "
+                    ".mov cannot skip",
+                    "write an .mkv",
                 )
             while missing > 0:
                 length = min(missing, max(1, _PIECE // self._frame))

@@ -55,16 +55,19 @@ def container_of(path: Path, form: str | None = None) -> str:
     OutputError if films are not written so."""
     if path == Path("-"):
         if form not in (None, *_PIPED):
-            raise OutputError(f"standard output: .{form} has to be sought in: use -f mkv or y4m")
+            raise OutputError(f"standard output: .{form} has to be sought in", "use -f mkv or y4m")
         return form or "mkv"
     extension = "png" if frame_pattern(path) is not None else path.suffix[1:].lower()
     if extension not in (*CONTAINERS, *RAW) or (extension == "png" and frame_pattern(path) is None):
         raise OutputError(
-            f"{path}: a film is written as .mkv, .mp4, .mov, .webm, .gif or .y4m, or as frames such"
-            " as frames/%06d.png: choose one"
+            f"{path}: a film is written as .mkv, .mp4, .mov, .webm, .gif or .y4m, or as frames "
+            "such as frames/%06d.png",
+            "choose one",
         )
     if form not in (None, extension):
-        raise OutputError(f"{path}: is a .{extension} by its name, and -f says {form}: choose one")
+        raise OutputError(
+            f"{path}: it is a .{extension} by its name, and -f says {form}", "choose one"
+        )
     return extension
 
 
@@ -137,9 +140,8 @@ def check(plan: StreamPlan, film: Film, name: str, elsewhere: Mapping[str, Strea
     if not sounds or not sounds <= lost:
         ways.append(f"{'use ' * (not ways)}--drop-unsupported")
     elif not ways:
-        ways.append("no container here holds its sound: --drop-unsupported makes a silent film")
-    told = f"{name}: .{plan.container} cannot hold {_titles(plan)}: {', or '.join(ways)}"
-    raise OutputError(told)
+        ways.append("use --drop-unsupported for a silent film: no container here holds its sound")
+    raise OutputError(f"{name}: .{plan.container} cannot hold {_titles(plan)}", ", or ".join(ways))
 
 
 def _titles(plan: StreamPlan) -> str:
@@ -158,7 +160,7 @@ def raw_encoding(wish: Wish, source: PixelFormat, container: str) -> Encoding:
     }
     given = [name for name, value in wanted.items() if value is not None]
     if given:
-        raise OutputError(f"{container} has no encoder: leave {' and '.join(given)} out")
+        raise OutputError(f"{container} has no encoder", f"leave {' and '.join(given)} out")
     if container == "y4m":
         pixels = _y4m_pixels(wish, source)
     else:
@@ -168,7 +170,7 @@ def raw_encoding(wish: Wish, source: PixelFormat, container: str) -> Encoding:
 
 def _y4m_pixels(wish: Wish, source: PixelFormat) -> PixelFormat:
     if source.planes == 4:
-        raise OutputError("y4m cannot hold transparency: use .mkv")
+        raise OutputError("y4m cannot hold transparency", "use .mkv")
     bits = wish.depth or (8 if source.bits == 8 else 10)
     if source.planes == 1 and wish.chroma is None:
         return PixelFormat("gray" if bits == 8 else "gray10le", bits, 1, 1, 1)
@@ -177,9 +179,9 @@ def _y4m_pixels(wish: Wish, source: PixelFormat) -> PixelFormat:
 
 def _rgb_pixels(wish: Wish, source: PixelFormat, container: str) -> PixelFormat:
     if wish.chroma is not None:
-        raise OutputError(f"{container.upper()} is RGB: leave --chroma out")
+        raise OutputError(f"{container.upper()} is RGB", "leave --chroma out")
     if container == "gif" and wish.depth not in (None, 8):
-        raise OutputError(f"GIF holds 8 bits: leave --depth {wish.depth} out")
+        raise OutputError("GIF holds 8 bits", f"leave --depth {wish.depth} out")
     bits = 8 if container == "gif" or (wish.depth or source.bits) == 8 else 16
     if source.planes == 1:
         return PixelFormat("gray" if bits == 8 else "gray16le", bits, 1, 1, 1)

@@ -108,10 +108,10 @@ def parse_lines(text: bytes, name: str) -> list[Line]:
         if row.strip()
     ]
     if len(lines) != layers:
-        raise ModelError(f"{name}: line 2: says {layers} layers, but {len(lines)} follow")
+        raise ModelError(f"{name}: line 2 says {layers} layers, but {len(lines)} follow")
     made = [blob for line in lines for blob in line.outputs]
     if len(made) != blobs:
-        raise ModelError(f"{name}: line 2: says {blobs} blobs, but the layers make {len(made)}")
+        raise ModelError(f"{name}: line 2 says {blobs} blobs, but the layers make {len(made)}")
     return lines
 
 
@@ -195,7 +195,7 @@ class BinFile:
         size = count * np.dtype(dtype).itemsize
         if size > self.left:
             raise ModelError(
-                f"{where}: needs {size} bytes of the .bin file, but {self.left} are left in it"
+                f"{where}: it needs {size} bytes of the .bin file, but {self.left} are left in it"
             )
         values = np.frombuffer(self._raw, dtype, count, self._position)
         self._position += size

@@ -55,7 +55,7 @@ class BlobGraph:
         for blob in line.inputs:
             if blob not in self._blobs:
                 raise ModelError(
-                    f"{line.where}: reads blob {shown(blob)}, which no line before makes"
+                    f"{line.where}: it reads blob {shown(blob)}, which no line before makes"
                 )
             found = self._blobs[blob]
             if self._uses[blob] > 1 and isinstance(found, int):
@@ -120,7 +120,7 @@ class BlobGraph:
         found = self._blobs[name]
         if not isinstance(found, int):
             raise ModelError(
-                f"{self._line.where}: reads blob {shown(name)} otherwise than a gate would"
+                f"{self._line.where}: it reads blob {shown(name)} otherwise than a gate would"
             )
         return found
 
@@ -166,6 +166,6 @@ class BlobGraph:
             for cropped, reference, where in self._crops:
                 if sizes[cropped] != sizes[reference]:
                     raise ModelError(
-                        f"{where}: crops {sizes[cropped][0]} pixels to {sizes[reference][0]}:"
+                        f"{where}: it crops {sizes[cropped][0]} pixels to {sizes[reference][0]}:"
                         " only as much on each side is supported"
                     )

@@ -107,7 +107,7 @@ def _convolution(graph: BlobGraph, line: Line) -> int:
             source, weight, bias, activation, stride=stride, padding=padding
         )
     if (side, stride, padding) != (1, 1, 0):
-        raise ModelError(f"{line.where}: reads a vector, which takes 1x1 taps")
+        raise ModelError(f"{line.where}: it reads a vector, which takes 1x1 taps")
     return graph.net.dense(source, weight.reshape(made, -1), bias, activation)
 
 
@@ -128,7 +128,7 @@ def _deconvolution(graph: BlobGraph, line: Line) -> int:
 def _inner_product(graph: BlobGraph, line: Line) -> int:
     (source,) = graph.read(1)
     if not graph.is_vector(source):
-        raise ModelError(f"{line.where}: reads a map: only behind a global mean is supported")
+        raise ModelError(f"{line.where}: it reads a map: only behind a global mean is supported")
     made = line.whole(0, "planes", least=1)
     line.expect(8, "int8", 0)
     weight, bias, activation = _weighted(graph, line, source, made, 1, 2)
@@ -210,7 +210,7 @@ def _affine(graph: BlobGraph, line: Line, operation: int, numbers: NDArray[np.fl
     if len(numbers) not in (1, planes):
         raise ModelError(f"{line.where}: {len(numbers)} numbers for {planes} planes")
     if operation == 3 and not numbers.all():
-        raise ModelError(f"{line.where}: divides by zero")
+        raise ModelError(f"{line.where}: it divides by zero")
     factor, shift = np.ones(planes, np.float32), np.zeros(planes, np.float32)
     if operation < 2:
         shift[:] = numbers if operation == 0 else -numbers
@@ -236,7 +236,7 @@ def _gate(graph: BlobGraph, line: Line, factor: GateFactor, added: int) -> int:
         or (factor.shift, node.factor) != (-0.5, 1)
         or factor.value not in (node.source, node.other)
     ):
-        raise ModelError(f"{line.where}: multiplies other maps than those of a gate")
+        raise ModelError(f"{line.where}: it multiplies other maps than those of a gate")
     other = node.other if factor.value == node.source else node.source
     graph.net.exchange(added, Gate(factor.value, other))
     return added

@@ -41,7 +41,7 @@ def activation(call: NodeCall) -> Value:
     assert inner is not None
     made = functions.applied(node.op, inner, constants)
     if made is None:
-        raise node.refused("is not supported")
+        raise node.refused("not supported")
     return call.again(replace(found, pending=replace(NOTHING, function=made)), view)
 
 

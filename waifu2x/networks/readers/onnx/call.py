@@ -30,7 +30,7 @@ class NodeCall:
         if isinstance(found, DividedMap):
             found = views.map_of(self.graph, found)
         if not isinstance(found, MapValue):
-            raise self.node.refused("reads something other than a map: not supported")
+            raise self.node.refused("it reads something other than a map: not supported")
         return self.graph.on_the_padded(found)
 
     def up_to_its_edges(self, found: MapValue) -> MapValue:
@@ -40,7 +40,9 @@ class NodeCall:
         cut off.
         """
         if found.is_trimmed:
-            raise self.node.refused("reads a map that is cut to the picture's size: not supported")
+            raise self.node.refused(
+                "it reads a map that is cut to the picture's size: not supported"
+            )
         return found
 
     def view(self, place: int = 0) -> DividedMap:

@@ -21,7 +21,7 @@ def folded(node: OnnxNode, inputs: Sequence[Array | None], budget: ModelBudget) 
     """Returns the arrays that a node makes of arrays. Raises ModelError for unknown operators."""
     compute = _KINDS.get(node.op)
     if compute is None:
-        raise node.refused("is not supported on constants")
+        raise node.refused("not supported on constants")
     try:
         with np.errstate(all="ignore"):
             made = compute(_Call(node, inputs, budget))

@@ -117,12 +117,12 @@ class OnnxGraph(GraphBuilder):
             )
         )
         if margins or margin < 0 or not multiple or border is None:
-            raise node.refused("pads the picture by other than a margin and to a multiple")
+            raise node.refused("it pads the picture by other than a margin and to a multiple")
         if border == "zero" and not found.pending.is_nothing:
-            raise node.refused("pads the picture by zeros behind a function: not supported")
+            raise node.refused("it pads the picture by zeros behind a function: not supported")
         edge = Edge(margin, border, multiple)
         if self.edge not in (None, edge) or any(0 in each.sources for each in self._nodes):
-            raise node.refused("pads a picture that something else reads too: not supported")
+            raise node.refused("it pads a picture that something else reads too: not supported")
         self.edge = edge
         size = map_size(
             [-(-n // multiple) * multiple + 2 * margin for n in each] for each in self.size
@@ -147,7 +147,7 @@ class OnnxGraph(GraphBuilder):
         if any(map(any, found.cuts)):
             sides = {length for side in found.cuts for length in side}
             if len(sides) > 1 or found.is_trimmed:
-                raise self.of_node.refused("reads a part of a map that is not its middle")
+                raise self.of_node.refused("it reads a part of a map that is not its middle")
             value = self.crop(value, sides.pop())
         return value
 

@@ -132,11 +132,11 @@ def parse_file(content: bytes, name: str) -> OnnxFile:
         match number:
             case 1:
                 if len(nodes) == MOST_NODES:
-                    raise ModelError(f"{name}: has more than {MOST_NODES} nodes")
+                    raise ModelError(f"{name}: it has more than {MOST_NODES} nodes")
                 nodes.append(_node(graph.inner(field), name))
             case 5:
                 if len(weights) == MOST_TENSORS:
-                    raise ModelError(f"{name}: has more than {MOST_TENSORS} tensors")
+                    raise ModelError(f"{name}: it has more than {MOST_TENSORS} tensors")
                 tensor = stored_tensor(graph.inner(field))
                 if not tensor.name or tensor.name in weights:
                     raise graph.damaged("tensors without names of their own")

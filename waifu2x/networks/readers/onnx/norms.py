@@ -66,7 +66,7 @@ def root(call: NodeCall) -> Value:
             return replace(found, stage="deviation")
         if call.node.op == "Reciprocal" and found.stage == "deviation":
             return replace(found, stage="inverse")
-    raise call.node.refused("is supported in norms alone")
+    raise call.node.refused("supported only in norms")
 
 
 def power(call: NodeCall) -> Value:
@@ -113,7 +113,7 @@ def _whole_norm(call: NodeCall, centred: Value | None, divisor: Value | None) ->
     assert isinstance(centred, NormPart)
     assert isinstance(divisor, NormPart)
     if centred.source != divisor.source:
-        raise call.node.refused("divides by the deviation of another map: not supported")
+        raise call.node.refused("it divides by the deviation of another map: not supported")
     if not (math.isfinite(divisor.eps) and divisor.eps > 0):
         raise call.node.refused("a norm without an epsilon: not supported")
     planes = call.graph.planes(centred.source.source.value)

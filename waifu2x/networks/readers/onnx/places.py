@@ -28,7 +28,7 @@ from waifu2x.networks.readers.onnx.values import (
 def concatenate(call: NodeCall) -> Value:
     """Adds Concat of planes."""
     if call.node.get("axis", 1) not in (1, -3):
-        raise call.node.refused("joins maps along another axis than planes: not supported")
+        raise call.node.refused("it joins maps along another axis than planes: not supported")
     maps = [call.map(place) for place in range(len(call.inputs))]
     if len({each.shown for each in maps}) != 1:
         raise call.node.refused("maps of different sizes: not supported")
@@ -39,7 +39,7 @@ def split(call: NodeCall) -> list[Value]:
     """Adds Split of planes."""
     node, graph, found = call.node, call.graph, call.map()
     if node.get("axis", 0) not in (1, -3):
-        raise node.refused("splits another axis than planes: not supported")
+        raise node.refused("it splits another axis than planes: not supported")
     planes, count = graph.planes(found.value), len(node.outputs)
     given = call.whole(1)[0]
     parts = list(node.get("split", ())) if given is None else given.reshape(-1).tolist()
@@ -79,7 +79,7 @@ def scatter(call: NodeCall) -> Value:
         or found != [(first, count)] * 3
         or shapes != [updates.shape(picture) for picture in range(3)]
     ):
-        raise node.refused("replaces other numbers than neighbouring planes: not supported")
+        raise node.refused("it replaces other numbers than neighbouring planes: not supported")
     source, end = view.source, first + count
     parts = [updates.source]
     if first:
@@ -120,7 +120,7 @@ def cut(call: NodeCall) -> Value:
         axis = axis + 4 if axis < 0 else axis
         planes = call.graph.planes(found.value)
         if not 1 <= axis <= 3:
-            raise node.refused(f"cuts axis {axis}: not supported")
+            raise node.refused(f"it cuts axis {axis}: not supported")
         sizes = ((planes,) * 3, *found.shown)[axis - 1]
         bounds = [
             slice(each[1], each[2]).indices(length)[:2]
@@ -145,7 +145,7 @@ def _cut_edges(
     before = lengths([begin for begin, _ in bounds])
     behind = lengths([n - end for n, (_, end) in zip(sizes, bounds, strict=True)])
     if found.pad:
-        raise call.node.refused("cuts a padding: not supported")
+        raise call.node.refused("it cuts a padding: not supported")
     # The pixels that made the picture up to a multiple are cut off again.
     resolution = call.graph.shape(found.value).resolution or Fraction(1)
     picture = call.graph.size[axis]
@@ -180,9 +180,9 @@ def pad(call: NodeCall) -> Value:
         return graph.padded(found, sides, mode)
     each = {length for side in sides for length in side}
     if mode != "constant" or (fill is not None and fill.any()) or node.get("value", 0.0):
-        raise node.refused(f"pads a map by {mode[:20]!r}: only zeros are supported")
+        raise node.refused(f"it pads a map by {mode[:20]!r}: only zeros are supported")
     if len(each) != 1 or min(each) < 0 or not found.pending.is_nothing or found.is_trimmed:
-        raise node.refused("pads by different numbers of zeros: not supported")
+        raise node.refused("it pads by different numbers of zeros: not supported")
     return replace(found, pad=found.pad + each.pop())
 
 
@@ -200,10 +200,10 @@ def pads_of(
             raise node.refused(f"damaged: {len(numbers)} pads")
         for place, axis in enumerate(places):
             if not -4 <= axis < 4:
-                raise node.refused(f"pads axis {axis}: not supported")
+                raise node.refused(f"it pads axis {axis}: not supported")
             sides[axis % 4], sides[axis % 4 + 4] = numbers[place], numbers[place + len(places)]
         if any(sides[:2]) or any(sides[4:6]):
-            raise node.refused("pads planes: not supported")
+            raise node.refused("it pads planes: not supported")
         by_picture.append((sides[2], sides[6], sides[3], sides[7]))
     above, below, left, right = (lengths(each) for each in zip(*by_picture, strict=True))
     return above, below, left, right

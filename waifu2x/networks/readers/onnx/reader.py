@@ -40,10 +40,10 @@ from waifu2x.networks.readers.onnx.values import (
 def _identity(call: NodeCall) -> Value:
     """Passes a map on: Identity, Dropout, Cast to another kind of fractions."""
     if call.node.op == "Cast" and call.node.get("to", 1) not in FLOATS:
-        raise call.node.refused("makes whole numbers of a map: not supported")
+        raise call.node.refused("it makes whole numbers of a map: not supported")
     found = call.optional(0)
     if found is None:
-        raise call.node.refused("damaged: reads nothing")
+        raise call.node.refused("damaged: it reads nothing")
     return found
 
 
@@ -141,15 +141,15 @@ class _Walk:
     def _planes(self, entry: ValueInfo) -> tuple[int, bool]:
         """Returns the planes of the picture, and whether they are its last axis."""
         if entry.kind and entry.kind not in FLOATS:
-            raise ModelError(f"{self._name}: takes whole numbers: not supported")
+            raise ModelError(f"{self._name}: it takes whole numbers: not supported")
         if len(entry.dims) != 4 or entry.dims[0] not in (None, 1):
-            raise ModelError(f"{self._name}: takes something other than one picture")
+            raise ModelError(f"{self._name}: it takes something other than one picture")
         for axis in (1, 3):
             planes = entry.dims[axis]
             if planes in (1, 3):
                 return planes, axis == 3
         raise ModelError(
-            f"{self._name}: takes a picture of {entry.dims[1] or 'any number of'} planes"
+            f"{self._name}: it takes a picture of {entry.dims[1] or 'any number of'} planes"
         )
 
     def model(self) -> Model:
@@ -183,10 +183,10 @@ class _Walk:
             found = _KINDS[node.op](NodeCall(self._graph, node, inputs))
             made = found if isinstance(found, list) else [found]
         else:
-            raise node.refused("is not supported")
+            raise node.refused("not supported")
         for name, value in zip(node.outputs, made, strict=False):
             if name in self._values or name in self._file.weights:
-                raise node.refused(f"damaged: makes {shown(name)} once more")
+                raise node.refused(f"damaged: it makes {shown(name)} once more")
             self._values[name] = value
             if isinstance(value, MapValue):
                 self._graph.note(value)
@@ -196,7 +196,9 @@ class _Walk:
             return None
         if name not in self._values:
             if name not in self._file.weights:
-                raise node.refused(f"damaged: reads {shown(name)}, which no node before it makes")
+                raise node.refused(
+                    f"damaged: it reads {shown(name)}, which no node before it makes"
+                )
             self._values[name] = Constant(self._file.weights[name].read())
         return self._values[name]
 
@@ -250,14 +252,14 @@ class _Walk:
             stretches = any(isinstance(node, InterpolateTo) for node in model.nodes)
             if stretches and model.multiple > 1:  # padding would change all of the result
                 raise ModelError(
-                    f"{name}: enlarges a reduced map that small pictures have nothing left for:"
+                    f"{name}: it enlarges a reduced map that small pictures have nothing left for:"
                     " not supported"
                 )
             return model
         # A file may take pictures of some multiple alone, and pad them by no more than a margin.
         multiple = edge.multiple if edge.multiple > 1 else model.multiple
         if model.padding != edge.margin or multiple % model.multiple:
-            raise ModelError(f"{name}: pads the picture by other than what it loses")
+            raise ModelError(f"{name}: it pads the picture by other than what it loses")
         return Model(*(name, model.in_planes, model.nodes, model.padding, edge.border, multiple))
 
 

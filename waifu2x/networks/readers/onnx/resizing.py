@@ -120,7 +120,7 @@ def _scale(call: NodeCall, found: MapValue) -> Fraction:
             raise node.refused("damaged: scales of other than four axes")
         scales = {Fraction(each).limit_denominator(64) for each in numbers[2:]}
     if len(scales) != 1:
-        raise node.refused("enlarges to a size that does not follow from the picture's")
+        raise node.refused("it enlarges to a size that does not follow from the picture's")
     return scales.pop()
 
 
@@ -148,7 +148,7 @@ def expand(call: NodeCall) -> Value:
         shape = view.shape(picture)
         numbers = [] if wanted is None else [int(n) for n in wanted.reshape(-1)]
         if wanted is None or len(numbers) > len(shape):
-            raise call.node.refused("repeats a map: not supported")
+            raise call.node.refused("it repeats a map: not supported")
         numbers = [1] * (len(shape) - len(numbers)) + numbers
         times.append([1 if n == have else n for n, have in zip(numbers, shape, strict=True)])
     return _repeated(call, view, times)
@@ -164,13 +164,13 @@ def tile(call: NodeCall) -> Value:
 def _repeated(call: NodeCall, view: DividedMap, times: list[list[int]]) -> Value:
     """Repeats a map along each axis, `times` for each picture."""
     if any(each != times[0] for each in times) or len(times[0]) != len(view.dims):
-        raise call.node.refused("repeats a map: not supported")
+        raise call.node.refused("it repeats a map: not supported")
     for axis, count in enumerate(times[0]):
         if count == 1:
             continue
         made = views.repeated(call.graph, view, axis, count)
         if made is None:
-            raise call.node.refused("repeats other than single planes: not supported")
+            raise call.node.refused("it repeats other than single planes: not supported")
         view = made
     return views.map_of(call.graph, view) or view
 
@@ -199,7 +199,7 @@ def squeeze(call: NodeCall) -> Value:
     else:
         dims = [dim for place, dim in enumerate(view.dims) if place not in places]
         if any(view.dims[place] for place in places if place < len(view.dims)):
-            raise node.refused("damaged: leaves out an axis that is longer than 1")
+            raise node.refused("damaged: it leaves out an axis that is longer than 1")
     if len(places) != len(axes) or len(dims) > 8:
         raise node.refused(f"damaged: axes {axes[:8]}")
     return replace(view, dims=tuple(dims))

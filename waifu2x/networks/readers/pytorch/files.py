@@ -66,7 +66,7 @@ def parse(content: bytes, name: str) -> list[Contents]:
     if content.startswith((b"\x80", _TEXT_MAGIC)):
         return _legacy(content, name)
     if content[257:262] == b"ustar":
-        raise ModelError(f"{name}: a tar file of PyTorch before 0.1.10: save it anew")
+        raise ModelError(f"{name}: a tar file of PyTorch before 0.1.10", "save it anew")
     raise ModelError(f"{name}: not a file of PyTorch")
 
 
@@ -81,7 +81,9 @@ def _zipped(content: bytes, name: str) -> list[Contents]:
     if not roots:
         raise ModelError(f"{name}: not a file of PyTorch: no data.pkl in it")
     if len(roots) > 1:
-        raise ModelError(f"{name}: holds {len(roots)} files of PyTorch: unpack it, and use one")
+        raise ModelError(
+            f"{name}: it holds {len(roots)} files of PyTorch", "unpack it, and use one"
+        )
     (root,) = roots
     if any(each.startswith(f"{root}code/") for each in archive.names):
         raise ModelError(f"{name}: a TorchScript program, not weights: only weights are read")
@@ -146,7 +148,7 @@ class _ZipMembers:
             raise ModelError(f"{self._name}: damaged archive: {_short(member)} is missing")
         begin, entry = self._places[member]
         if entry.flag_bits & _ENCRYPTED:
-            raise ModelError(f"{self._name}: {_short(member)} is encrypted: pack it anew")
+            raise ModelError(f"{self._name}: {_short(member)} is encrypted", "pack it anew")
         if entry.file_size > most:
             size = f"{entry.file_size} bytes, more than {most}"
             raise ModelError(f"{self._name}: damaged archive: {_short(member)} has {size}")
@@ -155,7 +157,7 @@ class _ZipMembers:
             view = self._inflated(view, member, entry.file_size)
         elif entry.compress_type != zipfile.ZIP_STORED:
             method = f"method {entry.compress_type} of zip files"
-            raise ModelError(f"{self._name}: {_short(member)} is packed by {method}: use deflate")
+            raise ModelError(f"{self._name}: {_short(member)} is packed by {method}", "use deflate")
         if len(view) != entry.file_size or zlib.crc32(view) != entry.CRC:
             raise ModelError(f"{self._name}: damaged archive: {_short(member)} has changed")
         return view
@@ -220,7 +222,9 @@ def _same(view: memoryview) -> memoryview:
 
 def _itemsize(stored: Stored, name: str) -> int:
     if stored.dtype not in _DTYPES:
-        raise ModelError(f"{name}: holds numbers of the kind {stored.dtype[:30]!r}: not supported")
+        raise ModelError(
+            f"{name}: it holds numbers of the kind {stored.dtype[:30]!r}: not supported"
+        )
     return np.dtype(_DTYPES[stored.dtype]).itemsize
 
 

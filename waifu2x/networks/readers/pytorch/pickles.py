@@ -22,7 +22,7 @@ MAX_ENTRIES = 500_000
 
 _MOST_NUMBERS = 1 << 40
 """A bound for sizes, offsets and strides, so that products of them stay small integers."""
-_ONLY_TENSORS = "only tensors are read, nothing is run: save model.state_dict()"
+_STATE_DICT = "save model.state_dict() instead"
 
 
 class Stored(NamedTuple):
@@ -63,7 +63,7 @@ class _StackMark:
     """The place on the stack where the elements of the next list or tuple begin."""
 
 
-class DamagedError(Exception):
+class DamagedError(ModelError):
     """The reason why a pickle is refused, without the file's name."""
 
 
@@ -195,7 +195,7 @@ class PickleMachine:
             self.push(_Function(_OTHER))
         else:
             asked = reprlib.repr(f"{module}.{name}")
-            raise DamagedError(f"asks for {asked}: {_ONLY_TENSORS}")
+            raise DamagedError(f"it asks for {asked}, and only tensors are read", _STATE_DICT)
 
     def other(self, elements: list[Any]) -> None:
         """Pushes a value that is not kept; its elements are counted."""
@@ -246,7 +246,7 @@ class PickleMachine:
         """Drops the attributes that `state_dict` gives its dictionary."""
         self.pop()
         if type(self._stack[-1]) not in (dict, _Other):
-            raise DamagedError(f"damaged: gives attributes to a name: {_ONLY_TENSORS}")
+            raise DamagedError("damaged: it gives attributes to a name", _STATE_DICT)
 
     def storage(self) -> None:
         """Pushes a storage by PyTorch's name: ("storage", class, key, place, count).
@@ -256,12 +256,12 @@ class PickleMachine:
         name = self.pop()
         length = 6 if self._legacy else 5
         if type(name) is not tuple or len(name) != length or name[0] != "storage":
-            raise DamagedError("names its data in a way that PyTorch does not")
+            raise DamagedError("it names its data in a way that PyTorch does not")
         _, kind, key, _, count = name[:5]
         if name[5:] not in ((), (None,)):
-            raise DamagedError("holds storages that are parts of others: save it anew")
+            raise DamagedError("it holds storages that are parts of others", _STATE_DICT)
         if not isinstance(kind, _StorageClass) or type(key) is not str or not _is_size(count):
-            raise DamagedError("names its data in a way that PyTorch does not")
+            raise DamagedError("it names its data in a way that PyTorch does not")
         stored = Stored(kind.dtype, key, count)
         if self._storages.setdefault(key, stored) != stored:
             raise DamagedError("damaged: data of two kinds or sizes under one name")
@@ -274,7 +274,7 @@ def _pairs(keys: list[Any], values: list[Any]) -> dict[str | int, Any]:
         raise DamagedError("damaged: a name without a value")
     # Others can take for ever to be hashed: a tuple of itself twice, sixty deep.
     if not all(type(key) in (str, int) for key in keys):
-        raise DamagedError("has a dictionary whose keys are neither names nor numbers")
+        raise DamagedError("it has a dictionary whose keys are neither names nor numbers")
     return dict(zip(keys, values, strict=True))
 
 
@@ -406,7 +406,7 @@ ACTIONS: dict[str, Action] = {
 MAX_PICKLE = 16 << 20
 """Bytes of instructions, which name tensors and do not hold them."""
 
-_WHOLE_OBJECT = "holds a whole module or other objects: save model.state_dict() instead"
+_WHOLE_OBJECT = "it holds a whole module or other objects, and only tensors are read"
 
 
 def load(
@@ -430,7 +430,7 @@ def load(
             action(machine, argument)
         return machine.result(), window.tell()
     except DamagedError as error:
-        raise ModelError(f"{budget.name}: {error}") from None
+        raise ModelError(error.sentence.of(budget.name)) from None
     except IndexError:
         raise ModelError(f"{budget.name}: damaged: its pickle takes more than there is") from None
 
@@ -462,13 +462,13 @@ def _instructions(window: _Window, budget: ModelBudget) -> list[tuple[Action, An
         for instruction, argument, _ in pickletools.genops(cast(IO[bytes], window)):
             budget.take_steps()
             if instruction.name in ("NEWOBJ", "NEWOBJ_EX"):
-                raise DamagedError(_WHOLE_OBJECT)
+                raise DamagedError(_WHOLE_OBJECT, _STATE_DICT)
             action = ACTIONS.get(instruction.name)
             if action is None:
                 what = f"its pickle has the instruction {instruction.name}"
-                raise DamagedError(f"{what}: save model.state_dict() alone")
+                raise DamagedError(what, _STATE_DICT)
             found.append((action, argument))
-    except (ModelError, DamagedError):
+    except ModelError:
         raise
     except Exception as error:  # pickletools raises anything for damage
         raise DamagedError("damaged: not a whole pickle") from error
