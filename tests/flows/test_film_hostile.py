@@ -152,6 +152,14 @@ def test_frames_that_avi_lost_are_counted(tmp_path: Path) -> None:
     assert ending.damaged > 0
 
 
+def test_frames_that_a_recorder_dropped_are_no_damage(tmp_path: Path) -> None:
+    """AVI has an empty chunk for each, and counts them in its header: the frame before stays."""
+    path = tmp_path / "film.avi"
+    films.film(path, codec="ffv1", tick=Fraction(1, 25), times=(0, 3, 4, 8))
+    assert path.read_bytes().count(b"00dc" + bytes(4)) >= 5
+    assert _ending(path) == (4, Ending(4, seconds=Fraction(9, 25)))
+
+
 def test_an_avi_that_was_cut_ends_early(tmp_path: Path) -> None:
     """MPEG-4 has no number of frames there that could be trusted to the last one."""
     path = tmp_path / "film.avi"

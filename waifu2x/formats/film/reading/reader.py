@@ -249,7 +249,8 @@ class Reader:
         if self._gaps or is_short:  # else they do not matter
             damaged += self._complaints
         if is_all:
-            damaged = max(damaged, missing_frames(self.film, self._decoding.coded.number, count))
+            coded = self._decoding.coded.number
+            damaged = max(damaged, missing_frames(self.film, self._stream, coded, count))
         gaps = tuple(self._gaps) if damaged else ()
         self.ending = Ending(count, damaged, moved, end, is_short, gaps)
 

@@ -99,13 +99,14 @@ _ONE_EACH = ("h264", "hevc", "ffv1", "prores", "dnxhd", "mjpeg", "png", "vp9")
 """Codecs in which each packet is one picture; `_FRAMED` are such containers."""
 
 
-def missing_frames(film: Film, coded: int, frames: int) -> int:
+def missing_frames(film: Film, stream: VideoStream, coded: int, frames: int) -> int:
     """Returns how many frames a fully decoded film lacks, as far as that is known. For AVI it is at
     most 1. `frames` is how many were decoded."""
     pictures = film.pictures
     if film.container == "avi" and pictures.codec != "mpeg4":
-        # It has a number of frames but no times. That of MPEG-4 counts some twice.
-        return int(frames < (pictures.frames or 0))
+        # Its index has all frames. Its header's number counts those, too, that a recorder dropped:
+        # empty chunks, where the frame before stays. An index of MPEG-4 counts some twice.
+        return int(frames < len(stream.index_entries))
     if film.container in _FRAMED and pictures.codec in _ONE_EACH:
         return max(0, coded - frames)
     return 0
