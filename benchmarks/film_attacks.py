@@ -377,7 +377,7 @@ class WatchedReader(FilmReader):
     def close(self) -> None:
         """Looks at it first."""
         with suppress(OSError, AttributeError):
-            status = Path(f"/proc/{self._process.pid}/status").read_text()
+            status = Path(f"/proc/{self._child.pid}/status").read_text()
             if found := re.search(r"VmHWM:\s+(\d+)", status):
                 type(self).mebibytes = int(found[1]) >> 10
         super().close()

@@ -34,13 +34,14 @@ from benchmarks.film_devices import device_process
 from waifu2x.flows.film import request
 from waifu2x.flows.film.frames.frame_device import FrameDevice
 from waifu2x.flows.film.frames.frame_source import Planes
-from waifu2x.flows.film.makers.by_devices import MakerByDevices
+from waifu2x.flows.film.makers.by_fleet import FilmOpening, MakerByFleet
 from waifu2x.flows.film.makers.run_maker import MakerHere, RunMaker
 from waifu2x.flows.film.making import make_film
 from waifu2x.flows.film.parts import manifest
 from waifu2x.flows.film.parts.begun_film import parts_folder
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import FilmJob, prepare
+from waifu2x.flows.fleet.process_worker import ProcessWorker
 from waifu2x.formats.film.writing.codecs import Wish
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -95,8 +96,9 @@ def make(source: Path, target: Path, codec: str, devices: int, log: Path) -> Non
                 device = stack.enter_context(squares.opened(reader.film, prepared.shape))
                 held = contextlib.nullcontext(MakerHere(reader, device))
             else:
-                named = [(f"device {number}", squares) for number in range(devices)]
-                held = MakerByDevices(reader, prepared.shape, named)
+                opening = FilmOpening(source, reader.film, prepared.shape, squares)
+                workers = [ProcessWorker(f"device {one}", opening) for one in range(devices)]
+                held = MakerByFleet(reader, workers)
             make_film(stack.enter_context(held), reader, job, prepared)
 
 

@@ -24,7 +24,7 @@ from waifu2x.backends.call import Call
 from waifu2x.flows.batch import codec, worker
 from waifu2x.flows.batch.codec import Codec, CodecTask, Computed, Make, OfferedCall, Report
 from waifu2x.flows.batch.plan import plan
-from waifu2x.flows.batch.shared_memory import SharedPool
+from waifu2x.flows.fleet.shared_memory import SharedPool
 from waifu2x.flows.jobs import InFlight, Job, Output
 from waifu2x.flows.outcome import Outcome
 from waifu2x.formats.png import write as png_write

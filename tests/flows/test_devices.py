@@ -16,16 +16,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.helpers import odd_devices
 from tests.helpers.contents import decode, encode, identity_models, noise
-from tests.helpers.odd_devices import DEADLY
+from tests.helpers.odd_devices import DEADLY, OddOpening
 from waifu2x.cli import workers
 from waifu2x.errors import BackendError, UnavailableError
-from waifu2x.flows.batch import devices
-from waifu2x.flows.batch.devices import DeviceProcesses
+from waifu2x.flows.batch.by_fleet import AHEAD, SessionOpening, file_tasks, names_of
 from waifu2x.flows.batch.listings import Listings
 from waifu2x.flows.batch.plan import JobList, plan
 from waifu2x.flows.batch.session import SessionSettings
+from waifu2x.flows.fleet.process_worker import Ahead, ProcessWorker
+from waifu2x.flows.fleet.supervisor import Fleet, Hooks
 from waifu2x.flows.jobs import InFlight, Job, Output
 from waifu2x.flows.outcome import Outcome
 from waifu2x.formats.table import Quality
@@ -52,37 +52,51 @@ def jobs_of(folder: Path) -> list[Job]:
 
 
 class Run:
-    """A run on two devices that are one."""
+    """A run on two devices that are one, of kinds of OddOpening."""
 
-    def __init__(self, folder: Path, in_flight: InFlight, **changes: Any) -> None:
+    def __init__(
+        self, folder: Path, in_flight: InFlight, *kinds: str, ahead: Ahead = AHEAD, **changes: Any
+    ) -> None:
         self.folder = folder
+        self.output = changes.pop("output", PNG)
         arguments = {
             "scale": 2,
             "model": str(folder / "identity"),
-            "backend": changes.pop("backend", "numpy"),
+            "backend": "numpy",
             "device": (0,),
             "precision": "auto",
+            **changes,
         }
-        output = changes.pop("output", PNG)
-        settings = SessionSettings(arguments, output, in_flight, 10**6, "", sharing=2)
-        last = settings if changes.pop("has_last", False) else None
-        self.output = output
+        settings = SessionSettings(arguments, self.output, in_flight, 10**6, "", sharing=2)
+
+        def worker(name: str, kind: str) -> ProcessWorker:
+            opening = OddOpening(SessionOpening(settings), kind, folder)
+            return ProcessWorker(name, opening, ahead)
+
         self.stopped = threading.Event()
         self.news: list[str] = []
         self.devices: list[str] = []
-        self.processes = DeviceProcesses(
-            [replace(settings, key="broken"), settings],
-            ["device 0", "device 1"],
-            last,
-            on_device=self.devices.append,
-            on_news=self.news.append,
+        kinds += ("",) * (2 - len(kinds))
+        workers = [worker(f"device {number}", kind) for number, kind in enumerate(kinds[:2])]
+        self.fleet = Fleet(
+            workers,
+            hooks=Hooks(
+                on_opened=lambda name, opened: self.devices.append(f"{name}: {opened.described}"),
+                on_news=self.news.append,
+            ),
+            last=worker("the rest", kinds[2]) if len(kinds) > 2 else None,
         )
 
     def outcomes(self, jobs: list[Job]) -> Iterator[Outcome]:
-        self.processes.open()
+        self.fleet.open()
         folders = self.folder / "in", self.folder / "out"
         listings = Listings(folders, self.output.existing, frozenset())
-        return self.processes.run(self.until_stopped(jobs), listings, self.stopped)
+        tasks = file_tasks(self.until_stopped(jobs), listings, names_of)
+        try:
+            yield from self.fleet.run(tasks, self.stopped)
+        finally:
+            self.left = self.pids()
+            self.fleet.close()
 
     def until_stopped(self, jobs: list[Job]) -> Iterator[Job]:
         for job in jobs:
@@ -91,7 +105,8 @@ class Run:
             yield job
 
     def pids(self) -> list[int]:
-        return [device.process.pid for device in self.processes._devices]
+        workers: Any = self.fleet.workers
+        return [worker.pid for worker in workers if worker.pid is not None]
 
     def result(self, jobs: list[Job]) -> dict[str, Outcome]:
         """The outcomes by the names of their sources; each source has one."""
@@ -105,9 +120,14 @@ class Run:
 
 def check_nothing_is_left(folder: Path, run: Run) -> None:
     assert not list((folder / "out").glob(".*"))
-    assert not any(device.process.is_alive() for device in run.processes._devices)
+    assert not run.pids()
+    assert not any(map(is_alive, run.left))
     for thread in threading.enumerate():
         assert not thread.name.startswith("waifu2x-device")
+
+
+def is_alive(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
 
 
 def check(job: Job) -> None:
@@ -147,23 +167,18 @@ def test_a_process_that_is_killed_loses_nothing(folder: Path) -> None:
     assert {line[:8] for line in run.devices} == {"device 0", "device 1"}
 
 
-def test_a_picture_that_kills_its_processes_fails_alone(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    odd_devices.use(monkeypatch, "dies", folder)
+def test_a_picture_that_kills_its_processes_fails_alone(folder: Path) -> None:
     (folder / "in/09.png").rename(folder / "in" / DEADLY)
-    found = Run(folder, THREADS).result(jobs_of(folder))
+    found = Run(folder, THREADS, "dies", "dies").result(jobs_of(folder))
     assert found[DEADLY].status == "failed"
-    assert "worker processes in a row" in found[DEADLY].error
+    said = f"{DEADLY}: it crashed 3 worker processes in a row: its process ended (exit code 1)"
+    assert said in found[DEADLY].error
     assert statuses(found).count("done") == 23
     assert len(list((folder / "out").iterdir())) == 23
 
 
-def test_a_broken_device_hands_its_files_to_others(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    odd_devices.use(monkeypatch, "broken", folder)
-    run = Run(folder, THREADS)
+def test_a_broken_device_hands_its_files_to_others(folder: Path) -> None:
+    run = Run(folder, THREADS, "broken")
     found = run.result(jobs_of(folder))
     assert statuses(found) == ["done"] * 24
     assert run.news[0] == (
@@ -172,44 +187,35 @@ def test_a_broken_device_hands_its_files_to_others(
     assert not any(line.startswith("device 1") for line in run.news)
 
 
-def test_a_process_that_ends_before_its_device_is_there(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    odd_devices.use(monkeypatch, "never-opens", folder)
-    run = Run(folder, THREADS)
+def test_a_process_that_ends_before_its_device_is_there(folder: Path) -> None:
+    run = Run(folder, THREADS, "never-opens")
     assert statuses(run.result(jobs_of(folder))) == ["done"] * 24
     assert run.news == [
         "device 0: its process ended (exit code 1): goes on in another process",
         "device 0: its process ended (exit code 1): gets no more files",
     ]
-    odd_devices.use(monkeypatch, "never-open", folder)
-    run = Run(folder, THREADS)
-    with closing(run.processes), pytest.raises(BackendError, match="processes of all devices end"):
-        run.processes.open()
+    run = Run(folder, THREADS, "never-opens", "never-opens")
+    with closing(run.fleet), pytest.raises(BackendError, match="no device is left that works"):
+        run.fleet.open()
 
 
 @pytest.mark.matrix
 @pytest.mark.parametrize("has_last", [False, True])
-def test_where_no_device_works_any_more(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, has_last: bool
-) -> None:
-    odd_devices.use(monkeypatch, "all-broken", folder)
-    run = Run(folder, THREADS, has_last=has_last)
+def test_where_no_device_works_any_more(folder: Path, has_last: bool) -> None:
+    run = Run(folder, THREADS, *["broken"] * (2 + has_last))
     found = run.result(jobs_of(folder))
     assert statuses(found) == ["failed"] * 24
-    errors = [outcome.error for outcome in found.values()]
-    assert sum("not begun, since no device was left" in error for error in errors) > 12
+    for outcome in found.values():
+        assert "not made, since no device is left that works" in outcome.error
     assert any(line.startswith("the rest: ") for line in run.news) == has_last
 
 
 @pytest.mark.parametrize("existing", ["fail", "overwrite"])
-def test_what_a_lost_process_has_finished_counts(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, existing: Any
-) -> None:
+def test_what_a_lost_process_has_finished_counts(folder: Path, existing: Any) -> None:
     """And it stays, unless it may be replaced."""
-    odd_devices.use(monkeypatch, "dies-after", folder)
     (folder / "in/03.png").rename(folder / "in" / DEADLY)
-    run = Run(folder, THREADS, output=replace(PNG, existing=existing))
+    kinds = "dies-after", "dies-after"
+    run = Run(folder, THREADS, *kinds, output=replace(PNG, existing=existing))
     jobs = jobs_of(folder)
     inodes: list[int] = []
     found: list[Outcome] = []
@@ -230,10 +236,9 @@ def test_what_a_lost_process_has_finished_counts(
     assert sizes[DEADLY] == (16, 14)
 
 
-def test_names_that_wait_are_taken_back(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_that_wait_are_taken_back(folder: Path) -> None:
     """When nothing more is to be begun."""
-    monkeypatch.setattr(devices, "_AHEAD", 100)
-    run = Run(folder, THREADS)
+    run = Run(folder, THREADS, ahead=Ahead(100))
     found = []
     for outcome in run.outcomes(jobs_of(folder)):
         found.append(outcome)
@@ -253,24 +258,18 @@ def test_closing_ends_all_processes(folder: Path) -> None:
 
 
 def test_a_device_that_is_not_there_ends_the_run_before_it_begins(folder: Path) -> None:
-    run = Run(folder, THREADS, backend="cpu")
-    for device in run.processes._devices:
-        arguments = {**device.settings.arguments, "device": (7,)}
-        device.settings = replace(device.settings, arguments=arguments)
-    with closing(run.processes), pytest.raises(UnavailableError, match="no device 7"):
-        run.processes.open()
-    assert not any(device.process.is_alive() for device in run.processes._devices)
+    run = Run(folder, THREADS, backend="cpu", device=(7,))
+    with closing(run.fleet), pytest.raises(UnavailableError, match="no device 7"):
+        run.fleet.open()
+    assert not run.pids()
 
 
-def test_devices_of_one_run_are_of_one_backend(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_devices_of_one_run_are_of_one_backend(folder: Path) -> None:
     """`auto` may find another one by another number."""
-    odd_devices.use(monkeypatch, "other-backend", folder)
-    run = Run(folder, THREADS)
-    error = "device 1 is one of backend numpy, device 0 of other"
-    with closing(run.processes), pytest.raises(BackendError, match=error):
-        run.processes.open()
+    run = Run(folder, THREADS, "", "other-backend")
+    error = "computes in .* as others do; choose by --backend"
+    with closing(run.fleet), pytest.raises(BackendError, match=error):
+        run.fleet.open()
 
 
 _ABANDONED = """
@@ -326,7 +325,7 @@ def test_few_files_share_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     assert numbers("all", 24) == [0, 2, 3]
     assert numbers("all", 0, watching=True) == [0, 2, 3]
     assert numbers("all", 1000, backend="cpu") == ()
-    monkeypatch.setattr("waifu2x.flows.batch.worker.may_start_processes", lambda: False)
+    monkeypatch.setattr("waifu2x.flows.fleet.processes.may_start_processes", lambda: False)
     assert numbers((0, 1), 1000) == ()
 
 

@@ -31,14 +31,16 @@ from tests.helpers.outcomes import run
 from waifu2x.api import Upscaler
 from waifu2x.backends import Device
 from waifu2x.errors import BackendError, DeviceError
-from waifu2x.flows.batch import crew, driver, shared_memory, worker
+from waifu2x.flows.batch import crew, driver, worker
 from waifu2x.flows.batch.assignments import FileRequest
 from waifu2x.flows.batch.codec import MakePage, Offered, Paged
 from waifu2x.flows.batch.driver import DeviceDriver, RunOptions
 from waifu2x.flows.batch.plan import plan
 from waifu2x.flows.batch.semaphore import MemorySemaphore
-from waifu2x.flows.batch.shared_memory import AttachedPool, SharedArray
-from waifu2x.flows.batch.worker import CodecProcess, prepare
+from waifu2x.flows.batch.worker import CodecProcess
+from waifu2x.flows.fleet import shared_memory
+from waifu2x.flows.fleet.processes import ChildProcess, EndedError, prepare
+from waifu2x.flows.fleet.shared_memory import AttachedPool, SharedArray
 from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import InFlight, Job, Output
 from waifu2x.flows.outcome import STOPPED, Outcome
@@ -172,7 +174,7 @@ def test_a_process_that_dies_takes_one_picture_with_it(
         def _received(self) -> Any:
             report = super()._received()
             if isinstance(report, Offered):
-                offering.append(self._process.pid)
+                offering.append(self._child.pid)
             return report
 
     def kill() -> None:
@@ -392,11 +394,15 @@ def test_threads_do_what_processes_cannot(
     assert [outcome.status for outcome in outcomes] == ["done"] * 6
 
 
+def no_start(child: ChildProcess) -> None:
+    raise EndedError("cannot be started: no")
+
+
 def test_processes_that_never_start_are_done_without(
     tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where modules cannot be loaded twice, or a program has no guarded main module."""
-    monkeypatch.setattr(CodecProcess, "_start", lambda self: "cannot be started: no")
+    monkeypatch.setattr(ChildProcess, "start", no_start)
     jobs = pictures(tmp_path / "in", *small(6))
     outcomes = list(run(jobs, upscaler, PNG, in_flight=IN_PROCESSES))
     assert [outcome.status for outcome in outcomes] == ["done"] * 6
@@ -434,7 +440,7 @@ INTERRUPTED_WHILE_LOADING = """
 import os, signal, sys, time
 from multiprocessing import forkserver, get_context
 from pathlib import Path
-from waifu2x.flows.batch.worker import prepare
+from waifu2x.flows.fleet.processes import prepare
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # it may be ignored, as in background
@@ -649,7 +655,7 @@ def test_a_process_that_dies_takes_one_archive_with_it(
         def _received(self) -> Any:
             report = super()._received()
             if isinstance(report, Offered):
-                offering.append(self._process)
+                offering.append(self._child)
             return report
 
     def kill() -> None:
@@ -737,7 +743,7 @@ def test_closing_does_not_wait_for_a_page_to_be_sent(
         def send(self, command: Any) -> None:
             if isinstance(command, MakePage) and not stuck:
                 stuck.append(self)
-                stand_still(self._process.pid)
+                stand_still(self._child.pid)
                 sending.set()
             super().send(command)
 
@@ -748,8 +754,8 @@ def test_closing_does_not_wait_for_a_page_to_be_sent(
     these.start(False)
     assert sending.wait(30)
     (process,) = stuck
-    while process._sending.acquire(blocking=False):
-        process._sending.release()
+    while process._child._sending.acquire(blocking=False):
+        process._child._sending.release()
     these.stop()
     assert not processes()
     assert not list((tmp_path / "out").iterdir())
@@ -955,7 +961,7 @@ def test_a_file_that_nobody_wants_any_more_ends(
 def test_where_processes_are_needed_threads_do_not_do(
     tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(CodecProcess, "_start", lambda self: "cannot be started: no")
+    monkeypatch.setattr(ChildProcess, "start", no_start)
     jobs = pictures(tmp_path / "in", *small(2))
     request = FileRequest(upscaler, PNG, 10**6, 1)
     driver = DeviceDriver(

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import random
-import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -114,12 +111,8 @@ def test_runs_are_cut_to_a_stretch() -> None:
 
 
 def taken(queue: RunQueue) -> list[tuple[int, int | None]]:
-    """All runs that one maker gets who makes each at once; it ends the film in what has no end."""
-    found = []
-    while (run := queue.take_now()) is not None:
-        found.append((run.first, run.until))
-        queue.done(has_ended=run.until is None)
-    return found
+    """All runs that one maker gets who makes each at once."""
+    return [(run.first, run.until) for run in queue]
 
 
 def test_shares_grow_smaller_and_cover_all() -> None:
@@ -138,50 +131,15 @@ def test_what_is_not_sought_stays_whole() -> None:
 
 
 def test_only_the_first_of_a_divided_run_knows_the_frame_before() -> None:
-    queue = RunQueue([PartRun(5, 9, "before")], 9, 1)
-    runs = []
-    while (run := queue.take_now()) is not None:
-        runs.append(run)
+    runs = list(RunQueue([PartRun(5, 9, "before")], 9, 1))
     assert [run.before for run in runs] == ["before", *[None] * (len(runs) - 1)]
 
 
 def test_a_film_longer_than_it_says_is_gone_on_with_until_its_end() -> None:
     queue = RunQueue([PartRun(0, None)], 4, 1)
     found = []
-    while (run := queue.take_now()) is not None:
+    for run in queue:
         found.append((run.first, run.until))
-        queue.done(has_ended=run.first >= 8)
+        if run.first >= 8:
+            queue.end()
     assert found == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 8), (8, 10)]
-
-
-def test_makers_wait_for_what_may_come_back() -> None:
-    """Six threads, each losing one run in three: every part is made once at the end."""
-    queue = RunQueue([PartRun(0, 30), PartRun(40, 70)], 70, 6)
-    made: list[int] = []
-    lock = threading.Lock()
-
-    def serve(seed: int) -> None:
-        rng = random.Random(seed)
-        while (run := queue.take()) is not None:
-            assert run.until is not None
-            if rng.random() < 1 / 3:
-                half = run.first + (run.until - run.first) // 2
-                with lock:
-                    made.extend(range(run.first, half))
-                queue.give_back([PartRun(half, run.until)])
-                continue
-            with lock:
-                made.extend(range(run.first, run.until))
-            queue.done(has_ended=False)
-
-    with ThreadPoolExecutor(6) as pool:
-        list(pool.map(serve, range(6)))
-    assert sorted(made) == [*range(30), *range(40, 70)]
-
-
-def test_nothing_more_is_handed_out_once_stopped() -> None:
-    queue = RunQueue([PartRun(0, 30)], 30, 1)
-    assert queue.take() is not None
-    with ThreadPoolExecutor(1) as pool:
-        queue.stop()
-        assert pool.submit(queue.take).result(timeout=60) is None

@@ -105,7 +105,7 @@ def test_memory_is_flat(
     seen: list[Seen] = []
     done = 0
     with FilmReader(source) as reader, Path(os.devnull).open("wb") as nothing:
-        child = reader._process.pid
+        child = reader._child.pid
 
         def count(some: int, computed: int) -> None:
             nonlocal done

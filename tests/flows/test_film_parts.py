@@ -208,7 +208,7 @@ def test_a_decoder_that_dies_is_a_sentence(tmp_path: Path) -> None:
         prepared = prepare(reader, job, 128, 192)
 
         def work(pictures: Any, results: Any) -> None:
-            reader._process.kill()
+            reader._child.kill()
             twice(pictures, results)
 
         with pytest.raises(ImageError, match=r"film\.mkv: the process that reads it was killed"):

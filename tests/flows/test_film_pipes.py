@@ -34,8 +34,8 @@ from waifu2x.flows.film.making import MadeFilm  # noqa: E402
 from waifu2x.flows.film.parts.part_runs import FilmWork, PartRun  # noqa: E402
 from waifu2x.flows.film.reading import client  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
-from waifu2x.flows.film.reading.messages import Heartbeat  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
+from waifu2x.flows.fleet.heartbeat import Heartbeat  # noqa: E402
 from waifu2x.formats.film import pipes as film_pipes  # noqa: E402
 from waifu2x.formats.film.description import Cut  # noqa: E402
 from waifu2x.formats.film.reading import (  # noqa: E402
@@ -457,7 +457,7 @@ def test_a_decoder_that_dies_is_a_sentence(name: str, tmp_path: Path, pipes: Pip
 
         def work(pictures: Any, results: Any) -> None:
             written.extend(target.parent.iterdir())
-            reader._process.kill()
+            reader._child.kill()
             twice(pictures, results)
 
         with pytest.raises(ImageError, match="the process that reads it was killed"):

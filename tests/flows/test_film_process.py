@@ -33,13 +33,14 @@ from waifu2x.flows.film import making  # noqa: E402
 from waifu2x.flows.film.frames.frame_device import FrameDevice  # noqa: E402
 from waifu2x.flows.film.reading import client, messages, process  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
-from waifu2x.flows.film.reading.messages import Heartbeat, HeartbeatWatch, new_signs  # noqa: E402
 from waifu2x.flows.film.reading.process import (  # noqa: E402
     OPENING,
     failure_of,
     needed_memory,
 )
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
+from waifu2x.flows.fleet import heartbeat  # noqa: E402
+from waifu2x.flows.fleet.heartbeat import Heartbeat, HeartbeatWatch, new_signs  # noqa: E402
 from waifu2x.flows.flow import StoppedError  # noqa: E402
 from waifu2x.formats.film import pipes  # noqa: E402
 from waifu2x.formats.film.reading.reader import Reader  # noqa: E402
@@ -99,7 +100,7 @@ def test_a_player_that_pauses_stops_nobody(tmp_path: Path, monkeypatch: pytest.M
     the connection holds, and what is written is more than the pipe does."""
     source, target = tmp_path / "film.mkv", tmp_path / "out.mkv"
     films.film(source, codec="ffv1", times=range(0, 1000, 40), size=(192, 256))
-    monkeypatch.setattr(messages, "OFTEN", 0.0)
+    monkeypatch.setattr(heartbeat, "OFTEN", 0.0)
     made: list[Any] = []
     with _Player() as player, reading_here(monkeypatch):
         monkeypatch.setattr(making, "_STANDARD_OUTPUT", player.written_to)
@@ -130,9 +131,8 @@ def test_a_player_that_pauses_stops_nobody(tmp_path: Path, monkeypatch: pytest.M
 def test_signs_of_life_are_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     now = itertools.count(0.0, 1.5)
     monkeypatch.setattr(time, "monotonic", lambda: next(now))
-    from multiprocessing import get_context
 
-    signs = new_signs(get_context())
+    signs = new_signs()
     given, watch = Heartbeat(signs), HeartbeatWatch(signs, 3.0)
     watch.begin()
     assert not watch.is_lost()
@@ -159,7 +159,7 @@ def test_a_process_that_is_silent_is_lost(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(Reader, "frames", stuck)
     with reading_here(monkeypatch), FilmReader(source) as reader:
         monkeypatch.setattr(reader._watch, "patience", 1.0)
-        monkeypatch.setattr(reader._process, "kill", over.set)
+        monkeypatch.setattr(reader._child, "kill", over.set)
         with pytest.raises(ImageError, match="its decoder has not answered for"):
             list(reader.frames(Selection(), 4))
         monkeypatch.undo()
@@ -262,7 +262,7 @@ def test_large_pictures_get_the_memory_that_they_need(tmp_path: Path) -> None:
         with av.open(str(path)) as container:
             needs.append(needed_memory(container))
         with FilmReader(path) as reader:
-            soft, _ = resource.prlimit(reader._process.pid, resource.RLIMIT_DATA)
+            soft, _ = resource.prlimit(reader._child.pid, resource.RLIMIT_DATA)
         left = available_memory()
         assert soft == needs[-1] or (left is not None and soft < needs[-1])
     assert OPENING < needs[0] < needs[1]

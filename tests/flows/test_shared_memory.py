@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from tests.helpers.contents import noise
 from waifu2x.backends import Pin
-from waifu2x.flows.batch import shared_memory
-from waifu2x.flows.batch.shared_memory import AttachedPool, SharedArray, SharedPool
+from waifu2x.flows.fleet import shared_memory
+from waifu2x.flows.fleet.shared_memory import AttachedPool, SharedArray, SharedPool
 
 
 class Pinned:

@@ -11,8 +11,12 @@ from typing import Any
 
 from tests.flows.test_film_streams import twice
 from waifu2x.errors import DeviceError
-from waifu2x.flows.film.frames.frame_device import FrameDevice
+from waifu2x.flows.film.frames.frame_device import Enlarging, FrameDevice
 from waifu2x.flows.film.frames.frame_source import Planes
+from waifu2x.flows.film.makers.by_fleet import FilmOpening
+from waifu2x.flows.film.reading.client import FilmReader
+from waifu2x.flows.film.request import PreparedFilm
+from waifu2x.flows.fleet.process_worker import ProcessWorker
 from waifu2x.system.lazy_dataclass import dataclass
 
 
@@ -55,3 +59,15 @@ class Squares:
         is_other = self.kind == "other" or (self.kind == "changes" and self.mark.exists())
         name = "other" if is_other else "squares"
         yield FrameDevice(enlarge, arithmetic=name, described="squares")
+
+
+def workers_of(
+    reader: FilmReader, prepared: PreparedFilm, *devices: Enlarging
+) -> list[ProcessWorker]:
+    """A process for each device, to make a film that a reader has open."""
+    return [
+        ProcessWorker(
+            f"device {number}", FilmOpening(reader.path, reader.film, prepared.shape, device)
+        )
+        for number, device in enumerate(devices)
+    ]

@@ -1,79 +1,71 @@
-"""Processes of devices that fail: `use` puts one into the place of the real one.
-
-Codec workers have to be threads for it: their processes are as they always are.
-"""
+"""Devices of a batch that fail."""
 
 from __future__ import annotations
 
 import os
-from functools import partial
-from multiprocessing.connection import Connection
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from waifu2x.backends.reference.backend import NumpyBackend
 from waifu2x.errors import DeviceError
-from waifu2x.flows.batch import device_worker
-from waifu2x.flows.batch.session import SessionSettings
+from waifu2x.flows.batch.by_fleet import SessionOpening
+from waifu2x.flows.fleet.task import Tell, Workplace
 from waifu2x.formats.write import FileSink
 from waifu2x.imaging.enlarger import Enlarger
 from waifu2x.imaging.streams import Header
+from waifu2x.system.lazy_dataclass import dataclass
 
 DEADLY = "deadly.png"
-_work = device_worker.work
 
 
-def use(monkeypatch: pytest.MonkeyPatch, kind: str, marks: Path) -> None:
-    """Lets every process of a device be of a kind:
+@dataclass(frozen=True)
+class OddOpening:
+    """Opens a session whose device is of a kind:
 
     - `dies` on the picture deadly.png, every time;
     - `dies-after` it has given the result of that picture its name, once: a file in the folder
       `marks` remembers;
-    - `broken`: the device that is called first stops working with its first picture, in each of its
-      processes, and all others do not;
-    - `all-broken`: so does every device;
-    - `never-opens`: the process of the device that is called first ends before it is there;
-    - `never-open`: all do;
-    - `other-backend`: that device is one of another backend.
+    - `broken`: stops working with its first picture, in each of its processes;
+    - `never-opens`: its process ends before it is there;
+    - `other-backend`: it is one of another backend.
+
+    Codec workers have to be threads for it: their processes are as they always are.
     """
-    monkeypatch.setattr(device_worker, "work", partial(work, kind, marks))
 
+    session: SessionOpening
+    kind: str
+    marks: Path
 
-def work(
-    kind: str,
-    marks: Path,
-    connection: Connection,
-    lifeline: Connection,
-    settings: SessionSettings,
-    fallback: bool,
-) -> None:
-    """A process of that kind."""
-    if kind == "never-open" or (kind == "never-opens" and settings.key == "broken"):
-        os._exit(1)
-    opened, closed = FileSink.open, FileSink.close
-
-    def die(sink: FileSink, header: Header) -> None:
-        if sink.path.name == DEADLY:
+    @contextmanager
+    def opened(self, tell: Tell) -> Iterator[Workplace]:
+        """The session."""
+        if self.kind == "never-opens":
             os._exit(1)
-        opened(sink, header)
+        opened, closed = FileSink.open, FileSink.close
 
-    def die_after(sink: FileSink) -> None:
-        closed(sink)
-        if sink.path.name == DEADLY and not (marks / "died").exists():
-            (marks / "died").touch()
-            os._exit(1)
+        def die(sink: FileSink, header: Header) -> None:
+            if sink.path.name == DEADLY:
+                os._exit(1)
+            opened(sink, header)
 
-    def broken(self: Enlarger, *rest: Any, **named: Any) -> Any:
-        raise DeviceError("the device fell off the bus")
+        def die_after(sink: FileSink) -> None:
+            closed(sink)
+            if sink.path.name == DEADLY and not (self.marks / "died").exists():
+                (self.marks / "died").touch()
+                os._exit(1)
 
-    if kind == "other-backend" and settings.key == "broken":
-        NumpyBackend.name = "other"
-    elif kind == "dies":
-        FileSink.open = die  # type: ignore[method-assign, assignment]
-    elif kind == "dies-after":
-        FileSink.close = die_after  # type: ignore[method-assign, assignment]
-    elif kind == "all-broken" or settings.key == "broken":
-        Enlarger.picture = broken  # type: ignore[method-assign]
-    _work(connection, lifeline, settings, fallback)
+        def broken(self: Enlarger, *rest: Any, **named: Any) -> Any:
+            raise DeviceError("the device fell off the bus")
+
+        if self.kind == "other-backend":
+            NumpyBackend.name = "other"
+        elif self.kind == "dies":
+            FileSink.open = die  # type: ignore[method-assign, assignment]
+        elif self.kind == "dies-after":
+            FileSink.close = die_after  # type: ignore[method-assign, assignment]
+        elif self.kind == "broken":
+            Enlarger.picture = broken  # type: ignore[method-assign]
+        with self.session.opened(tell) as place:
+            yield place

@@ -136,7 +136,7 @@ def test_cancelled_while_it_is_worked_on(tmp_path: Path) -> None:
 def test_a_file_that_kills_its_reader_is_an_error() -> None:
     reading = ReadingProcesses()
     with closing(reading):
-        with pytest.raises(ImageError, match=r"x\.png: the process that read it"):
+        with pytest.raises(ImageError, match=r"x\.png: the process that reads it"):
             reading.call("x.png", os._exit, 3)
         assert reading.call("x.png", len, "abc") == 3  # another one is there
         with pytest.raises(ImageError, match="ValueError"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
-from dataclasses import field
+from dataclasses import field, replace
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -61,15 +61,15 @@ def runner_of(
     With `address`, a cluster runs them; with `watching`, more jobs will come."""
     if address is not None:
         return jobs, _on_cluster(work, address)
-    from waifu2x.flows.batch import worker
+    from waifu2x.flows.fleet import processes
 
     numbers = devices_of(work.arguments, len(jobs), watching=watching)
     if numbers:
-        worker.prepare("waifu2x.flows.batch.device_worker")
+        processes.prepare("waifu2x.flows.batch.by_fleet")
         jobs = jobs if watching else archives_first(jobs)
         return jobs, _on_devices(work, numbers)
     if work.many:
-        worker.prepare()
+        processes.prepare()
     return jobs, _here(work)
 
 
@@ -87,10 +87,10 @@ def devices_of(arguments: Mapping[str, Any], count: int, *, watching: bool) -> S
     Empty if one process does it all: for one device, and for so few files that devices would have
     to share one.
     """
-    from waifu2x.flows.batch import worker
+    from waifu2x.flows.fleet import processes
 
     device = arguments["device"]
-    if not (watching or count >= 2 * _EACH) or not worker.may_start_processes():
+    if not (watching or count >= 2 * _EACH) or not processes.may_start_processes():
         return ()
     numbers = device_numbers(arguments["backend"]) if device == "all" else device
     return numbers if len(numbers) > 1 and (watching or count >= _EACH * len(numbers)) else ()
@@ -129,30 +129,44 @@ def _here(work: FileWork) -> Iterator[Runner]:
 
 @contextmanager
 def _on_devices(work: FileWork, numbers: Sequence[int]) -> Iterator[Runner]:
-    from waifu2x.flows.batch.devices import DeviceProcesses
+    from waifu2x.flows.batch.by_fleet import AHEAD, SessionOpening, file_tasks, names_of
     from waifu2x.flows.batch.listings import Listings
     from waifu2x.flows.batch.session import SessionSettings
+    from waifu2x.flows.fleet.process_worker import ProcessWorker
+    from waifu2x.flows.fleet.supervisor import Fleet, Hooks
 
-    def settings(number: int, sharing: int) -> SessionSettings:
+    def worker(name: str, number: int, sharing: int, *, fallback: bool = False) -> ProcessWorker:
         own = {**work.arguments, "device": (number,)}
-        return SessionSettings(own, work.output, share, work.max_pixels, "", sharing, work.many)
+        settings = SessionSettings(own, work.output, share, work.max_pixels, "", sharing, work.many)
+        return ProcessWorker(name, SessionOpening(settings, fallback=fallback), AHEAD)
 
     share, parts = work.in_flight, len(numbers)
     if share is not None:
         share = InFlight(-(-share.pictures // parts), -(-share.in_network // parts))
-    processes = DeviceProcesses(
-        [settings(number, parts) for number in numbers],
-        [f"device {number}" for number in numbers],
-        settings(numbers[0], 1) if work.arguments["backend"] == "auto" else None,
-        on_device=report.detail,
-        on_news=report.tell,
+    is_auto = work.arguments["backend"] == "auto"
+    fleet = Fleet(
+        [worker(f"device {number}", number, parts) for number in numbers],
+        last=worker("the rest", numbers[0], 1, fallback=True) if is_auto else None,
     )
     listings = Listings(work.folders, work.output.existing, work.sources)
-    with closing(processes):
-        processes.open()
-        yield lambda jobs, on_progress, on_notice: processes.run(
-            jobs, listings, work.stopped, on_progress=on_progress, on_notice=on_notice
+    with closing(fleet):
+        fleet.hooks = hooks = Hooks(
+            on_opened=lambda name, opened: report.detail(f"{name}: {opened.described}"),
+            on_news=report.tell,
         )
+        fleet.open()
+
+        def run(
+            jobs: Iterable[Job | None], on_progress: OnProgress, on_notice: OnNotice
+        ) -> Generator[Outcome]:
+            fleet.hooks = replace(
+                hooks,
+                on_progress=lambda task, part: on_progress(task.job, part),
+                on_notice=lambda task, text: on_notice(task.job, text),
+            )
+            return fleet.run(file_tasks(jobs, listings, names_of), work.stopped)
+
+        yield run
 
 
 @contextmanager

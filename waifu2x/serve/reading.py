@@ -4,16 +4,14 @@ are beside the codec workers, whose queues may be long: the page shows new files
 from __future__ import annotations
 
 import queue
-import signal
 import threading
-import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any, ParamSpec, TypeVar
 
 from waifu2x.errors import ImageError, Waifu2xError
-from waifu2x.flows.batch.worker import how_ended, start_context
+from waifu2x.flows.fleet.processes import ChildProcess, EndedError, ParentProcess
 from waifu2x.system import allocator
 
 _Arguments = ParamSpec("_Arguments")
@@ -36,7 +34,7 @@ class ReadingProcesses:
     def start(self) -> None:
         """Starts all processes, so that the first file need not wait for one."""
         for each in self._all:
-            with suppress(OSError, EOFError):
+            with suppress(EndedError):
                 each.start()
 
     def call(
@@ -64,70 +62,51 @@ class ReadingProcesses:
 class _ReadingProcess:
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._process: Any = None
-        self._connection: Connection | None = None
+        self._child: ChildProcess | None = None
         self._is_closed = False
 
-    def start(self) -> Connection:
-        """Starts the process, unless it runs. Raises OSError."""
+    def start(self) -> ChildProcess:
+        """Returns the process, which it starts unless it runs. Raises EndedError."""
         with self._lock:
             if self._is_closed:
-                raise OSError("the server is ending")
-            if self._connection is not None and self._process.is_alive():
-                return self._connection
-            self._connection, theirs = start_context().Pipe()
-            with theirs:
-                self._process = start_context().Process(
-                    target=work, args=(theirs,), name="waifu2x-reading", daemon=True
-                )
-                self._process.start()
-            return self._connection
+                raise EndedError("is not there any more: the server is ending")
+            if self._child is None or not self._child.is_alive:
+                if self._child is not None:
+                    self._child.close()
+                self._child = ChildProcess(work, name="waifu2x-reading")
+                self._child.start()
+            return self._child
 
     def call(self, name: str, function: Any, arguments: Any, named: Any) -> Any:
         try:
-            connection = self.start()
-            connection.send((function, arguments, named))
-            if not connection.poll(_SECONDS):
-                self.end(for_good=False)
+            child = self.start()
+            child.send((function, arguments, named))
+            if not child.connection.poll(_SECONDS):
+                child.kill()
                 raise ImageError(f"{name}: it takes longer than {_SECONDS:.0f} s to read")
-            made, error = connection.recv()
-        except (OSError, EOFError) as gone:
-            process = self._process
-            if process is None:
-                raise ImageError(f"{name}: no process to read it: {gone}") from gone
-            process.join(1.0)
-            why = how_ended(process.exitcode)
-            self.end(for_good=False)
-            raise ImageError(f"{name}: the process that read it {why}") from gone
+            made, error = child.receive()
+        except EndedError as gone:
+            raise ImageError(f"{name}: the process that reads it {gone}") from gone
         if error is not None:
             raise error
         return made
 
-    def end(self, *, for_good: bool = True) -> None:
+    def end(self) -> None:
         with self._lock:
-            self._is_closed |= for_good
-            if self._process is not None:
-                with suppress(OSError):
-                    self._process.kill()
-            if self._connection is not None and not for_good:
-                self._connection.close()
-                self._connection = None
+            self._is_closed = True
+            if self._child is not None:
+                self._child.close()
 
 
 def work(connection: Connection) -> None:
-    """Calls functions for the server, in the process, until the connection is closed."""
-    warnings.filterwarnings("ignore")  # codecs warn of odd but readable files
+    """Calls functions for the server, in the process, until the server is gone."""
     allocator.keep_freed()
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        if hasattr(signal, name):
-            signal.signal(getattr(signal, name), signal.SIG_IGN)
     import waifu2x.serve.decoding  # noqa: F401  the first file need not wait for it
 
+    parent = ParentProcess(connection)
+    parent.listen()
     while True:
-        try:
-            function, arguments, named = connection.recv()
-        except (OSError, EOFError):
-            return
+        function, arguments, named = parent.next()
         made: Any = None
         error: Exception | None = None
         try:
@@ -138,7 +117,4 @@ def work(connection: Connection) -> None:
             error = ImageError("not enough memory to read it")
         except Exception as raised:  # a defect
             error = ImageError(f"cannot be read: {type(raised).__name__}: {raised}")
-        try:
-            connection.send((made, error))
-        except OSError:
-            return
+        parent.tell((made, error))

@@ -10,7 +10,7 @@ from typing import Any
 
 from waifu2x.backends.engine.engine import Engine
 from waifu2x.errors import OutputError, Waifu2xError
-from waifu2x.flows.batch import worker as codec_worker
+from waifu2x.flows.fleet import processes
 from waifu2x.flows.jobs import is_archive
 from waifu2x.formats.film import is_film
 from waifu2x.serve import decoding
@@ -54,7 +54,7 @@ class Service:
         """Settings of files for which a client asks for nothing else."""
         self._held = ExitStack()
         try:
-            codec_worker.prepare()
+            processes.prepare()
             self.spool = Spool(folder)
             try:
                 self._held.enter_context(locked(self.spool.lock))

@@ -166,10 +166,11 @@ class FilmMaker(NamedTuple):
 @contextmanager
 def film_maker(ready: ReadyFilm, address: str | None, on_frames: OnFrames) -> Iterator[FilmMaker]:
     """Opens a maker of parts: this process, a process for each of several devices, or a cluster."""
-    from waifu2x.flows.batch import worker
     from waifu2x.flows.film.frames.frame_enlarger import UpscalerEnlarging, device_of
-    from waifu2x.flows.film.makers.by_devices import MakerByDevices
+    from waifu2x.flows.film.makers.by_fleet import FilmOpening, MakerByFleet
     from waifu2x.flows.film.makers.run_maker import MakerHere
+    from waifu2x.flows.fleet.process_worker import ProcessWorker
+    from waifu2x.flows.fleet.processes import may_start_processes
 
     arguments = ready.arguments
     if address is not None:
@@ -194,23 +195,28 @@ def film_maker(ready: ReadyFilm, address: str | None, on_frames: OnFrames) -> It
         return
     device = arguments["device"]
     numbers = device_numbers(arguments["backend"]) if device == "all" else device
-    if len(numbers) == 1 or not worker.may_start_processes():
+    if len(numbers) == 1 or not may_start_processes():
         with opened_enlarger(ready) as enlarge:
             device = device_of(enlarge, ready.reader.film)
             made = MakerHere(ready.reader, device, on_frames)
             yield FilmMaker(made, device.arithmetic, device.is_gpu)
         return
     tell_reduction(**arguments)
-    with MakerByDevices(
-        ready.reader,
-        ready.prepared.shape,
-        [
-            (f"device {number}", UpscalerEnlarging({**arguments, "device": (number,)}))
-            for number in numbers
-        ],
-        on_frames=on_frames,
-        on_device=report.say,
-        on_news=report.tell,
+    source, film = ready.reader.path, ready.reader.film
+    workers = [
+        ProcessWorker(
+            f"device {number}",
+            FilmOpening(
+                source,
+                film,
+                ready.prepared.shape,
+                UpscalerEnlarging({**arguments, "device": (number,)}),
+            ),
+        )
+        for number in numbers
+    ]
+    with MakerByFleet(
+        ready.reader, workers, on_frames=on_frames, on_device=report.say, on_news=report.tell
     ) as made_by:
         yield FilmMaker(made_by, made_by.arithmetic, made_by.is_gpu)
 

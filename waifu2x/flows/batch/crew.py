@@ -15,7 +15,8 @@ from waifu2x.backends import Pin
 from waifu2x.errors import BackendError, shortage
 from waifu2x.flows.batch.codec import Report
 from waifu2x.flows.batch.scheduler import Scheduler
-from waifu2x.flows.batch.worker import CodecProcess, CodecThread, CodecWorker, may_start_processes
+from waifu2x.flows.batch.worker import CodecProcess, CodecThread, CodecWorker
+from waifu2x.flows.fleet.processes import may_start_processes
 from waifu2x.system.machine import available_memory, core_count
 
 _FIRST_WORKERS = 3

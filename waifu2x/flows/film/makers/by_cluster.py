@@ -134,9 +134,10 @@ class MakerByCluster:
             run = self._flying.pop(future)
             made = self._made(future, run, work)
             if made is None:
-                left.give_back([run])
+                left.give_back(run)
             else:
-                left.done(has_ended=made.has_ended)
+                if made.has_ended:
+                    left.end()
                 self._on_frames(made.frames, made.computed)
 
     def _send(

@@ -14,12 +14,12 @@ from distributed import get_worker
 from waifu2x import __version__
 from waifu2x.errors import BackendError, ClusterError, Waifu2xError
 from waifu2x.flows.batch.session import CancelledError
-from waifu2x.flows.batch.worker import may_start_processes
 from waifu2x.flows.film.frames.frame_device import Enlarging, FrameDevice
 from waifu2x.flows.film.makers.run_maker import make_run
 from waifu2x.flows.film.parts import manifest
 from waifu2x.flows.film.parts.part_runs import FilmWork, PartRun, missing_runs, runs_within
 from waifu2x.flows.film.reading.client import FilmReader
+from waifu2x.flows.fleet.processes import may_start_processes
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.writing.encode import Shape
 from waifu2x.system.lazy_dataclass import dataclass

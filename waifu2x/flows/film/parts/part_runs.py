@@ -7,9 +7,8 @@ each part follows from the one before.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -135,64 +134,32 @@ def _wrong_parts(there: Mapping[int, PartRecord], part_ticks: int) -> frozenset[
 
 
 class RunQueue:
-    """Runs to make, for several makers. Threads share it."""
+    """Runs to make, each of a fair length for several makers. It is used up by iteration."""
 
     def __init__(
         self, runs: Sequence[PartRun], expected: int, makers: int, most: int | None = None
     ) -> None:
         """`expected` is the number after the last part, as far as known. No run has more than
         `most` parts, unless it cannot be divided."""
-        self._changed = threading.Condition()
         self._waiting = deque(runs)
         self._expected = expected
         self._makers = makers
         self._most = most
-        self._under_way = 0
         self._has_ended = False
-        self._is_stopped = False
 
-    def take(self) -> PartRun | None:
-        """Waits for a run and returns it; None when nothing is left. The maker has to call `done`
-        or `give_back`."""
-        with self._changed:
-            while not self._is_stopped:
-                run = self._taken()
-                if run is not None or not self._under_way:
-                    return run
-                self._changed.wait()
-            return None
+    def __iter__(self) -> Iterator[PartRun]:
+        while (run := self.take_now()) is not None:
+            yield run
+
+    def give_back(self, run: PartRun) -> None:
+        """Returns a run that was not made."""
+        self._waiting.appendleft(run)
+
+    def end(self) -> None:
+        """Notes that the end of the film was found: nothing is looked for behind it."""
+        self._has_ended = True
 
     def take_now(self) -> PartRun | None:
-        """Returns a run if there is one now."""
-        with self._changed:
-            return self._taken()
-
-    def _taken(self) -> PartRun | None:
-        run = self._cut()
-        if run is not None:
-            self._under_way += 1
-        return run
-
-    def done(self, *, has_ended: bool) -> None:
-        """Notes that a run was made, and whether it found the end of the film."""
-        with self._changed:
-            self._under_way -= 1
-            self._has_ended |= has_ended
-            self._changed.notify_all()
-
-    def give_back(self, left: Sequence[PartRun]) -> None:
-        """Returns the missing parts of a run to the queue."""
-        with self._changed:
-            self._under_way -= 1
-            self._waiting.extendleft(reversed(left))
-            self._changed.notify_all()
-
-    def stop(self) -> None:
-        with self._changed:
-            self._is_stopped = True
-            self._changed.notify_all()
-
-    def _cut(self) -> PartRun | None:
         """Returns the next run, of a fair length."""
         while self._waiting:
             run = self._waiting.popleft()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import pickle
 import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
@@ -16,12 +15,12 @@ from numpy.typing import NDArray
 
 from waifu2x.backends import Pin
 from waifu2x.errors import ImageError, Waifu2xError
-from waifu2x.flows.batch.shared_memory import AttachedPool
-from waifu2x.flows.batch.worker import how_ended, prepare, start_context
 from waifu2x.flows.film.frames.frame_device import Stages
 from waifu2x.flows.film.reading import messages
-from waifu2x.flows.film.reading.messages import OFTEN
 from waifu2x.flows.film.reading.process import name_of, read_film
+from waifu2x.flows.fleet.heartbeat import OFTEN, HeartbeatWatch, new_signs
+from waifu2x.flows.fleet.processes import ChildProcess, EndedError
+from waifu2x.flows.fleet.shared_memory import AttachedPool
 from waifu2x.flows.jobs import STANDARD
 from waifu2x.formats.film.description import Film, FilmCrop, PixelFormat
 from waifu2x.formats.film.reading.fields import Fields
@@ -87,31 +86,26 @@ class FilmReader:
         is described by its first picture from `start` seconds on, except a pipe. Raises ImageError,
         and UnavailableError where PyAV is missing."""
         self.lock = threading.Lock()
-        self._sending = threading.Lock()
         self.path = path
         self._name = name_of(path)
-        context = start_context()
-        self._connection, theirs = context.Pipe()
-        self._has_message = messages.inbox(self._connection)
-        self._attached = AttachedPool(self._connection, pin)
-        signs = messages.new_signs(context)
-        self._watch = messages.HeartbeatWatch(signs, SILENCE)
-        self._process = context.Process(
-            target=read_film, args=(theirs, path, signs, start), name="waifu2x-film", daemon=True
-        )
+        signs = new_signs()
+        self._watch = HeartbeatWatch(signs, SILENCE)
+        self._child = ChildProcess(read_film, path, signs, start, name="waifu2x-film")
+        self._has_message = messages.inbox(self._child.connection)
+        self._attached = AttachedPool(self._child.connection, pin)
         self.ending = Ending()
         """Complete once all frames have been read."""
         self.stages = Stages()
         self._fields: Fields | None = None
-        prepare()
-        self._process.start()
-        theirs.close()
         try:
+            self._child.start()
             if path == STANDARD:
-                messages.send_descriptor(self._connection, _STANDARD_INPUT, self._process.pid)
+                messages.send_descriptor(self._child.connection, _STANDARD_INPUT, self._child.pid)
             described = self._receive(check)
-        except BaseException:
+        except BaseException as error:
             self.close()
+            if isinstance(error, EndedError):
+                raise ImageError(f"{self._name}: the process that reads it {error}") from error
             raise
         assert isinstance(described, messages.FilmDescribed)
         self.film: Film = described.film
@@ -200,7 +194,7 @@ class FilmReader:
         path = target if isinstance(target, Path) else None
         self.send(messages.BeginLive(path, plan, template))
         if not isinstance(target, Path):
-            messages.send_descriptor(self._connection, target, self._process.pid)
+            messages.send_descriptor(self._child.connection, target, self._child.pid)
         self._receive()
 
     def add_picture(self, coded: CodedPicture) -> None:
@@ -213,9 +207,7 @@ class FilmReader:
 
     def send(self, request: messages.Request) -> None:
         """Sends a request. One to an ended process is ignored: the next answer shows its end."""
-        with suppress(OSError), self._sending:
-            # `Connection.send` has a slower pickler, for arrays and connections.
-            self._connection.send_bytes(pickle.dumps(request))
+        self._child.send(request)
 
     def _done(self, request: messages.Request) -> messages.RequestDone:
         self.send(request)
@@ -225,9 +217,7 @@ class FilmReader:
 
     def close(self) -> None:
         """Ends the process, and with it the planes of all frames."""
-        self._process.kill()
-        self._process.join()
-        self._connection.close()
+        self._child.close()
         self._attached.close()
 
     def _stop(self, shapes: Sequence[tuple[int, int]], pixels: PixelFormat) -> None:
@@ -245,7 +235,7 @@ class FilmReader:
         try:
             (whole,) = self._attached.receive([reply.array])
         except (EOFError, ConnectionError) as error:
-            raise self._lost() from error
+            raise self._lost(self._child.how_ended()) from error
         planes, begin = [], 0
         size = 1 if pixels.bits == 8 else 2
         for rows, columns in shapes:
@@ -254,12 +244,8 @@ class FilmReader:
             begin = end
         return DecodedFrame(self, reply, planes)
 
-    def _lost(self) -> ImageError:
-        self._process.join()
-        return ImageError(
-            f"{self._name}: the process that reads it {how_ended(self._process.exitcode)}: the film"
-            " is damaged"
-        )
+    def _lost(self, why: object) -> ImageError:
+        return ImageError(f"{self._name}: the process that reads it {why}: the film is damaged")
 
     def _receive(self, check: Callable[[], None] = lambda: None) -> messages.Reply:
         watch = self._watch
@@ -268,14 +254,14 @@ class FilmReader:
             while not self._has_message(OFTEN):
                 check()
                 if watch.is_lost():
-                    self._process.kill()
+                    self._child.kill()
                     raise ImageError(
                         f"{self._name}: its decoder has not answered for "
                         f"{watch.silent:.0f} seconds: the film is damaged"
                     )
-            reply: messages.Reply = self._connection.recv()
-        except (EOFError, ConnectionError) as error:
-            raise self._lost() from error
+            reply: messages.Reply = self._child.receive()
+        except EndedError as error:
+            raise self._lost(error) from error
         if isinstance(reply, messages.ReadingFailed):
             for line in reply.trace.splitlines():
                 _LOG.debug(line)

@@ -1,26 +1,21 @@
-"""How the process that reads a film and the one that asks it talk: messages and signs of life.
+"""How the process that reads a film and the one that asks it talk: messages.
 
 Requests may be large, pictures among them, and the sender of one waits until it is read. So the
 reading process sends only replies: unread data is bounded by the frames that may be ahead, whose
 messages are small, plus one reply, and neither side can block on a full pipe while the other does.
-
-Signs of life are no messages: a side that waits for something else reads none, and a connection
-that is full of them stops both.
 """
 
 from __future__ import annotations
 
 import select
 import sys
-import time
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
-from multiprocessing.context import BaseContext
 from multiprocessing.reduction import recv_handle, send_handle
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from waifu2x.flows.batch.shared_memory import SharedArray
+from waifu2x.flows.fleet.shared_memory import SharedArray
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.reading.fields import Fields
 from waifu2x.formats.film.reading.selection import Change, Ending, Selection
@@ -29,10 +24,6 @@ from waifu2x.formats.film.writing.encode import CodedPicture, PictureTemplate
 from waifu2x.formats.film.writing.film_writer import Parts
 from waifu2x.formats.film.writing.header import FilmPlan
 from waifu2x.formats.film.writing.targets import StreamPlan
-from waifu2x.system.lazy_dataclass import dataclass
-
-OFTEN = 1.0
-"""Seconds between two signs of life, and between two looks at them."""
 
 
 class AskFrames(NamedTuple):
@@ -195,51 +186,3 @@ def inbox(connection: Connection) -> Callable[[float], bool]:
         return bool(waiting.poll(seconds * 1000))
 
     return poll
-
-
-def new_signs(context: BaseContext) -> Any:
-    """Returns two numbers in shared memory, for Heartbeat and HeartbeatWatch: the signs so far, and
-    the seconds of permitted extra silence."""
-    return context.RawArray("d", 2)
-
-
-class Heartbeat:
-    def __init__(self, signs: Any) -> None:
-        self._signs = signs
-        self._given = time.monotonic()
-
-    def beat(self) -> None:
-        """Gives a sign if the last one is some time ago. Never waits."""
-        if time.monotonic() - self._given > OFTEN:
-            self.rest(0.0)
-
-    def rest(self, seconds: float) -> None:
-        """Gives a sign, and allows itself `seconds` more of silence than usual."""
-        self._given = time.monotonic()
-        self._signs[1] = seconds
-        self._signs[0] += 1
-
-
-@dataclass(eq=False)
-class HeartbeatWatch:
-    """Watches the signs of life of another process."""
-
-    signs: Any
-    patience: float
-    """Seconds without a sign after which the process counts as lost."""
-    seen: float = 0.0
-    silent: float = 0.0
-    """Seconds since the last sign. They are counted by looks: a machine that sleeps takes none."""
-
-    def begin(self) -> None:
-        """Counts a message as a sign."""
-        self.seen, self.silent = self.signs[0], 0.0
-
-    def is_lost(self) -> bool:
-        """Looks after another `OFTEN` seconds; returns whether the silence is too long."""
-        if self.signs[0] != self.seen:
-            self.begin()
-        else:
-            self.silent += OFTEN
-        patience: float = self.patience + self.signs[1]
-        return self.silent >= patience

@@ -23,9 +23,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import FaultError, ImageError, Waifu2xError
-from waifu2x.flows.batch.shared_memory import SharedPool
 from waifu2x.flows.film.reading import messages
-from waifu2x.flows.film.reading.messages import OFTEN
+from waifu2x.flows.fleet.heartbeat import OFTEN, Heartbeat
+from waifu2x.flows.fleet.shared_memory import SharedPool
 from waifu2x.flows.jobs import STANDARD
 from waifu2x.formats.film import is_animation
 from waifu2x.formats.film.animations import AnimationFrames
@@ -98,7 +98,7 @@ def answer(
 ) -> None:
     """Answers until the client is gone; `held` gets what stays open."""
     try:
-        ReadFilm(connection, path, messages.Heartbeat(signs), held, start).run()
+        ReadFilm(connection, path, Heartbeat(signs), held, start).run()
     except Exception as error:
         with suppress(OSError):  # the client may be gone
             connection.send(failure_of(error, name_of(path)))
@@ -111,7 +111,7 @@ class ReadFilm:
         self,
         connection: Connection,
         path: Path,
-        heartbeat: messages.Heartbeat,
+        heartbeat: Heartbeat,
         held: ExitStack,
         start: Fraction,
     ) -> None:

@@ -1,0 +1,1 @@
+"""Work done elsewhere: tasks, the workers that do them, and the supervisor of those."""
