@@ -1,10 +1,11 @@
 """Whether sdist and wheel come out the same, byte for byte, wherever and whenever they are built.
 
-python -m release.build_twice FOLDER      FOLDER gets the files, if both builds agree
+python -m release.build_twice FOLDER [--code]     FOLDER gets the files, if both builds agree
 
 Each build has a copy of what git tracks, in another folder, written with another umask in another
 order, under another time, time zone and language. Exits with 1, and the names of members that
-differ, if the builds differ.
+differ, if the builds differ. With `--code`, each build compiles the machine code of a release for
+some minutes, and the wheel carries it.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ BOTH = (
 )
 
 
-def build(root: Path, around: Surroundings, epoch: str) -> list[Path]:
-    """Builds a copy of the tree below `root`; returns its sdist, and the wheel made from it.
+def build(root: Path, around: Surroundings, epoch: str, *, with_code: bool = False) -> list[Path]:
+    """Builds a copy of the tree below `root`; returns its sdist and its wheel, which carries
+    machine code if `with_code`.
 
     `epoch` is SOURCE_DATE_EPOCH. Raises CalledProcessError.
     """
@@ -64,13 +66,18 @@ def build(root: Path, around: Surroundings, epoch: str) -> list[Path]:
                 copy.write_bytes(source.read_bytes())
                 copy.chmod(copy.stat().st_mode | (source.stat().st_mode & 0o100))
                 os.utime(copy, (around.modified, around.modified))
-        subprocess.run(
-            [sys.executable, "-m", "build", "--no-isolation", "-o", str(out)],
-            cwd=tree,
-            env={**os.environ, **around.environment, "SOURCE_DATE_EPOCH": epoch},
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
+        commands = [["build", "--no-isolation", "-o", str(out)]]
+        if with_code:
+            # Both from the tree: the sdist has no machine code.
+            commands = [["release.machine_code"], [*commands[0], "--sdist", "--wheel"]]
+        for command in commands:
+            subprocess.run(
+                [sys.executable, "-m", *command],
+                cwd=tree,
+                env={**os.environ, **around.environment, "SOURCE_DATE_EPOCH": epoch},
+                check=True,
+                stdout=subprocess.DEVNULL,
+            )
     finally:
         os.umask(before)
     return sorted(out.iterdir())
@@ -116,6 +123,7 @@ def main(arguments: list[str]) -> int:
     """Returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
+    parser.add_argument("--code", action="store_true")
     options = parser.parse_args(arguments)
     epoch = (
         os.environ.get("SOURCE_DATE_EPOCH")
@@ -128,7 +136,7 @@ def main(arguments: list[str]) -> int:
         ).stdout.strip()
     )
     with tempfile.TemporaryDirectory() as root:
-        one, other = (build(Path(root), around, epoch) for around in BOTH)
+        one, other = (build(Path(root), around, epoch, with_code=options.code) for around in BOTH)
         if len(one) != 2 or len(one) != len(other):
             found = [f"expected an sdist and a wheel, but got {one} and {other}"]
         else:

@@ -87,7 +87,7 @@ def compiled_once(cache_folder: Path) -> Iterator[None]:
     def wait_or_build(self: Compiled, key: str) -> Function:
         while True:
             with suppress(HeldElsewhereError), locked(cache_folder / "compiling"):
-                return self._of_image(key) or self._of_object(key) or built(self, key)
+                return self._cached(key) or self._of_object(key) or built(self, key)
             time.sleep(0.1)
 
     with pytest.MonkeyPatch.context() as patch:

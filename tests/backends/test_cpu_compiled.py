@@ -16,7 +16,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 import pytest
 
-from waifu2x.backends.cpu.compile import code_image, compiled, host
+from waifu2x.backends.cpu.compile import carried, code_image, compiled, host
 from waifu2x.backends.cpu.compile.code_image import UnlinkableError, loaded, packed
 from waifu2x.backends.cpu.compile.compiled import Compiled
 from waifu2x.backends.cpu.compile.object_file import linked
@@ -203,6 +203,7 @@ code_image._let_run = refuse
 
 @images
 def test_an_image_that_is_lost_is_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carried, "find", lambda *wanted: None)
     Compiled("strip", "run_strips").load()
     key = compiled._image_key(Compiled("strip", "run_strips").key())
     image = cache.load("numba", key)
@@ -213,20 +214,30 @@ def test_an_image_that_is_lost_is_made_again(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_the_processor_is_what_llvm_says(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = host._asked()
-    assert asked.triple == llvm.get_process_triple()
-    for feature, is_there in llvm.get_host_cpu_features().items():
-        assert asked.has(feature) == is_there
-    host.host.cache_clear()
-    assert host.host() == asked
-    host.host.cache_clear()
-    with monkeypatch.context() as patch:
-        patch.setattr(host, "_asked", lambda: None)
-        if host.processor_text():
-            assert host.host() == asked  # from the cache
-    for kept in (b"", b"{}", b"[1, 2, 3]", b'["a", "b"]', b"\xff", b"null"):
-        assert host._parsed(kept) is None
-    host.host.cache_clear()
+    """As far as the system tells it, in other words."""
+    found = llvm.get_host_cpu_features()
+    assert host.host().triple == llvm.get_process_triple()
+    asked = {feature for target in carried.SETS for feature in target.features}
+    for feature in sorted(asked & set(found)):
+        assert host.has(feature) == host.host().has(feature) == found[feature], feature
+    monkeypatch.setattr(host, "_flags", frozenset)
+    for feature in sorted(asked & set(found)):
+        assert host.has(feature) == found[feature]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "processor : 0\nmodel : 17\ncpu MHz : {}\nflags : fpu avx2 amx_tile\n",
+        "processor : 0\nFeatures : fp asimd\nCPU part : 0xd0c\nBogoMIPS : {}\n",
+    ],
+)
+def test_what_changes_of_a_processor_is_no_key(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = []
+    for words in (text.format(1), text.format(2), text.replace("fp", "fq").format(1)):
+        monkeypatch.setattr(host, "processor_text", lambda words=words: words)
+        keys.append(host.described.__wrapped__())
+    assert keys[0] == keys[1] != keys[2]
+    assert len(keys[0]) == 3
     monkeypatch.setattr(host, "processor_text", lambda: "")
-    assert host.host() == asked
-    host.host.cache_clear()
+    assert host.described.__wrapped__() == host.host()

@@ -68,18 +68,28 @@ def load(kind: str, key: str) -> bytes | None:
     folder = _folder(kind)
     if folder is None or not _is_trusted(folder):
         return None
-    path = folder / key
+    content = read(folder / key)
+    if content is not None:
+        with contextlib.suppress(OSError):
+            os.utime(folder / key)  # used just now: see _shrink
+    return content
+
+
+def read(path: Path) -> bytes | None:
+    """Returns the content of an entry at any path, or None if it is absent, unreadable or
+    damaged."""
     try:
         with open_regular(path) as file:
             stored = file.read()
     except OSError:
         return None
     content = stored[_DIGEST_BYTES:]
-    if hashlib.sha256(content).digest() != stored[:_DIGEST_BYTES]:
-        return None
-    with contextlib.suppress(OSError):
-        os.utime(path)  # used just now: see _shrink
-    return content
+    return content if hashlib.sha256(content).digest() == stored[:_DIGEST_BYTES] else None
+
+
+def packed(content: bytes) -> bytes:
+    """Returns an entry of that content, as `read` expects it."""
+    return hashlib.sha256(content).digest() + content
 
 
 def store(kind: str, key: str, content: bytes) -> None:
@@ -90,7 +100,7 @@ def store(kind: str, key: str, content: bytes) -> None:
     with contextlib.suppress(OSError):
         _make(folder)
         if _is_trusted(folder):
-            write_atomically(folder / key, hashlib.sha256(content).digest() + content)
+            write_atomically(folder / key, packed(content))
             _shrink(keep=folder / key)
 
 

@@ -21,6 +21,12 @@ def shipped_kernels() -> Path:
     return _folder("kernels")
 
 
+def shipped_code() -> Path:
+    """Returns the folder of machine code that a wheel built for release carries; others have
+    none."""
+    return _PACKAGE / "machine_code"
+
+
 def user_models() -> Path | None:
     """Returns the folder where `waifu2x models import` puts models; it may not exist yet. None
     without a home directory."""

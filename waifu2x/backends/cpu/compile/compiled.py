@@ -24,9 +24,9 @@ from typing import Any
 from numpy.typing import NDArray
 
 from waifu2x import __version__
-from waifu2x.backends.cpu.compile import builders, code_image
+from waifu2x.backends.cpu.compile import builders, carried, code_image
 from waifu2x.backends.cpu.compile.code_image import Function, UnlinkableError
-from waifu2x.backends.cpu.compile.host import host, package_version
+from waifu2x.backends.cpu.compile.host import described, package_version
 from waifu2x.backends.cpu.compile.isa import ISA_VARIABLE, VECTOR
 from waifu2x.errors import BackendError
 from waifu2x.system import cache, sources
@@ -97,8 +97,7 @@ class Compiled:
         """
         with self._lock:
             if self._function is None:
-                key = self.key()
-                self._function = self._found(key) or self._built(key)
+                self._function = self._found() or self._built(self.key())
         return self._function
 
     def is_missing(self) -> bool:
@@ -108,7 +107,7 @@ class Compiled:
             return False
         try:
             if self._coming is None:
-                self._function = self._found(self.key())
+                self._function = self._found()
             return self._function is None and self._coming is None
         finally:
             self._lock.release()
@@ -117,13 +116,20 @@ class Compiled:
         """Takes note of what another process compiles."""
         self._coming = os.getpid(), made
 
-    def _found(self, key: str) -> Function | None:
-        """Returns the function if its code is in the cache."""
-        return self._of_image(key) or self._of_object(key)
+    def _found(self) -> Function | None:
+        """Returns the function if its code is carried by the package, or in the cache."""
+        if function := self._of_image(carried.find(self.module, self.name, code())):
+            return function
+        key = self.key()
+        return self._cached(key) or self._of_object(key)
 
-    def _of_image(self, key: str) -> Function | None:
+    def _cached(self, key: str) -> Function | None:
         """Returns the function of the cached image; None if there is none that can run."""
-        stored = cache.load(_KIND, _image_key(key)) if code_image.is_possible() else None
+        is_possible = code_image.is_possible()
+        return self._of_image(cache.load(_KIND, _image_key(key)) if is_possible else None)
+
+    def _of_image(self, stored: bytes | None) -> Function | None:
+        """Returns the function of an image; None if there is none, or it cannot run."""
         if stored is None:
             return None
         try:
@@ -182,7 +188,7 @@ class Compiled:
         """Links stored object code by LLVM, and returns its function."""
         import llvmlite.binding as llvm
 
-        symbol, code = _parts(stored)
+        symbol, code = parts(stored)
         llvm.initialize_native_target()
         library = llvm.JITLibraryBuilder().add_object_img(code).export_symbol(symbol)
         library.add_current_process()  # for memset and other C functions
@@ -194,7 +200,7 @@ class Compiled:
 
     def key(self) -> str:
         """Returns the key of the code in the cache."""
-        return cache.digest(self.module, self.name, *code())
+        return cache.digest(self.module, self.name, *environment(), code())
 
 
 def begin(wanted: Sequence[Compiled]) -> None:
@@ -212,9 +218,10 @@ def begin(wanted: Sequence[Compiled]) -> None:
 
 
 @once
-def code() -> tuple[str, ...]:
-    """Returns what all compiled code depends on; it does not change while the program runs."""
-    return (*environment(), sources.digest(SOURCES))
+def code() -> str:
+    """Returns the digest of all sources of compiled code; it does not change while the program
+    runs."""
+    return sources.digest(SOURCES)
 
 
 @once
@@ -226,7 +233,7 @@ def _tell() -> None:
         _LOG.info("compiling for this processor, once: some seconds")
 
 
-def _parts(stored: bytes) -> tuple[str, bytes]:
+def parts(stored: bytes) -> tuple[str, bytes]:
     """Splits a cache entry into the name of its symbol, and the object code."""
     symbol, _, code = stored.partition(b"\0")
     return symbol.decode(), code
@@ -243,17 +250,18 @@ def _keep_image(key: str, stored: bytes) -> None:
         return
     from waifu2x.backends.cpu.compile.object_file import linked
 
-    symbol, code = _parts(stored)
+    symbol, code = parts(stored)
     with contextlib.suppress(UnlinkableError):
         cache.store(_KIND, _image_key(key), code_image.packed(linked(code, symbol)))
 
 
+@once
 def environment() -> tuple[str, ...]:
     """Returns what compiled code depends on besides sources: versions, settings, the processor."""
     settings = [f"{k}={v}" for k, v in sorted(os.environ.items()) if k.startswith("NUMBA_")]
     return (
         *(__version__, sys.version, package_version("numba"), package_version("llvmlite")),
-        *host(),
+        *described(),
         VECTOR.name,
         repr(settings),
     )

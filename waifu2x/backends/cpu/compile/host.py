@@ -1,14 +1,13 @@
-"""Describes this processor in LLVM's terms, on which compiled code depends.
+"""Describes this processor, on which compiled code depends.
 
-Loading LLVM to ask takes longer than a small picture. So its answer is cached by the system's
-description of the processor, where that is detailed enough (Linux).
+Loading LLVM to ask takes longer than a small picture. Where the system's description of the
+processor is detailed enough (Linux), LLVM is not asked.
 """
 
 from __future__ import annotations
 
 import contextlib
 import importlib.util
-import json
 import os
 import platform
 import re
@@ -17,14 +16,25 @@ from functools import cache as once
 from pathlib import Path
 from typing import NamedTuple
 
-from waifu2x.system import cache
-
-_KIND = "numba"
 _PROCESSORS = "/proc/cpuinfo"
 _MOST_BYTES = 1 << 14
 """More bytes than the description of one processor has."""
-_CHANGING = ("cpu MHz", "bogomips", "processor", "apicid", "core id", "initial apicid")
-"""Lines of the description without relevance to compiled code."""
+_DECIDING = re.compile(
+    r"(?:vendor_id|cpu family|model|stepping|flags|CPU \w+|Features|isa|uarch)\s*:.*"
+)
+"""Lines of the description on which LLVM's code depends."""
+_LINUX_NAMES = {
+    "amx-bf16": "amx_bf16",
+    "amx-tile": "amx_tile",
+    "avx512bf16": "avx512_bf16",
+    "avx512vnni": "avx512_vnni",
+    "avxvnni": "avx_vnni",
+    "bmi": "bmi1",
+    "lzcnt": "abm",
+    "sahf": "lahf_lm",
+    "sse4.2": "sse4_2",
+}
+"""Linux's names of features that have other names in LLVM."""
 
 
 class Host(NamedTuple):
@@ -42,16 +52,26 @@ class Host(NamedTuple):
 
 @once
 def host() -> Host:
-    """Returns this processor. Raises ModuleNotFoundError if llvmlite is not installed."""
-    said = processor_text()
-    if not said:
-        return _asked()
-    key = cache.digest("host", package_version("llvmlite"), platform.machine(), said)
-    kept = _parsed(cache.load(_KIND, key))
-    if kept is None:
-        kept = _asked()
-        cache.store(_KIND, key, json.dumps(kept).encode())
-    return kept
+    """Returns this processor as LLVM describes it. Raises ModuleNotFoundError if llvmlite is not
+    installed."""
+    import llvmlite.binding as llvm
+
+    features = llvm.get_host_cpu_features().flatten()
+    return Host(llvm.get_process_triple(), llvm.get_host_cpu_name(), features)
+
+
+def has(feature: str) -> bool:
+    """Returns whether this processor has a feature of that LLVM name, without LLVM where the system
+    lists features. Raises ModuleNotFoundError as `host` does."""
+    flags = _flags()
+    return _LINUX_NAMES.get(feature, feature) in flags if flags else host().has(feature)
+
+
+@once
+def described() -> tuple[str, ...]:
+    """Returns all of this processor on which compiled code depends."""
+    deciding = [line for line in processor_text().split("\n") if _DECIDING.fullmatch(line)]
+    return (platform.machine(), *deciding) if deciding else host()
 
 
 @once
@@ -91,23 +111,11 @@ def processor_text() -> str:
             os.close(descriptor)
     except OSError:
         return ""
-    first = text.decode(errors="replace").partition("\n\n")[0]
-    return "\n".join(line for line in first.split("\n") if not line.startswith(_CHANGING))
+    return text.decode(errors="replace").partition("\n\n")[0]
 
 
-def _asked() -> Host:
-    """Returns LLVM's own answer."""
-    import llvmlite.binding as llvm
-
-    features = llvm.get_host_cpu_features().flatten()
-    return Host(llvm.get_process_triple(), llvm.get_host_cpu_name(), features)
-
-
-def _parsed(kept: bytes | None) -> Host | None:
-    try:
-        triple, name, features = json.loads(kept or b"null")
-    except (ValueError, TypeError):
-        return None
-    if not all(isinstance(part, str) for part in (triple, name, features)):
-        return None
-    return Host(triple, name, features)
+@once
+def _flags() -> frozenset[str]:
+    """Returns the features of an x86-64 processor in Linux's names; none on other systems."""
+    found = re.search(r"^flags\s*:(.*)$", processor_text(), re.MULTILINE)
+    return frozenset(found[1].split()) if found and platform.machine() == "x86_64" else frozenset()

@@ -10,7 +10,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from waifu2x.backends.cpu.compile.host import host, processor_text
+from waifu2x.backends.cpu.compile.host import has, processor_text
 from waifu2x.errors import BackendError
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -45,7 +45,6 @@ _UNITS = {
 
 def available_isas() -> list[str]:
     """Returns the vector units that this processor has, widest first."""
-    has = host().has
     available = ["portable"]
     if has("avx2") and has("fma"):
         available.insert(0, "avx2")
@@ -72,7 +71,6 @@ def detect_vector_unit() -> VectorUnit:
 def dot_instruction(lanes: int) -> str:
     """Returns the name of this processor's instruction that adds products of pairs of 16-bit
     integers to 32-bit sums; empty if it has none."""
-    has = host().has
     if has("avx512vnni") and (lanes == 16 or has("avx512vl")):
         return "vpdpwssd"
     if has("avxvnni") and lanes == 8:
