@@ -98,8 +98,8 @@ def press(window: Window, action: str, name: str) -> None:
         try:
             window.wait(button, name).click()
             return
-        except errors.StaleElementReferenceException:
-            pass  # the list was drawn anew between the look and the press, by a new size of it
+        except (errors.StaleElementReferenceException, errors.ElementClickInterceptedException):
+            pass  # the list was drawn anew, or moved, between the look and the press
 
 
 def until(window: Window, state: str, *names: str) -> None:

@@ -44,7 +44,7 @@ export class Actions {
     for (let from = 0; from < sent.length; from += MOST) {
       await api.post(path, { ids: sent.slice(from, from + MOST) });
     }
-    if (action === "remove") this.#queue.removeAll(sent);
+    if (action === "remove") this.#queue.leave(sent);
   }
 
   /** Makes a job again by another model, with its other settings; stops it first if need be. Throws an ApiError. */

@@ -30,6 +30,7 @@ class Page {
   #accepts = () => true;
   #said = 0;
   #saying = null;
+  #isBusy = false;
 
   constructor() {
     byId("alert-close").addEventListener("click", () => (byId("alert").hidden = true));
@@ -50,6 +51,7 @@ class Page {
         this.#queue.take(answer);
         byId("undo").hidden = !answer.restorable;
         setText(byId("undo-text"), `${answer.restorable.toLocaleString("en")} removed.`);
+        this.#learn(answer.counts);
       },
       down: (error) => this.#away(error),
     });
@@ -71,6 +73,18 @@ class Page {
         if (error.status === 401) return; // it will not change its mind
         await new Promise((resolve) => setTimeout(resolve, 1000));
       }
+    }
+  }
+
+  /** Shows how fast models were, once the work is done. */
+  async #learn({ waiting, working }) {
+    const [wasBusy, isBusy] = [this.#isBusy, waiting + working > 0];
+    this.#isBusy = isBusy;
+    if (!wasBusy || isBusy) return;
+    try {
+      this.#settings?.learn(await api.json("api/settings"));
+    } catch {
+      // the server is away: the next question says so
     }
   }
 
@@ -230,6 +244,8 @@ class Page {
     byId("list").hidden = !jobs.size;
     byId("add").classList.toggle("large", !jobs.size);
     byId("none").hidden = shown.length > 0;
+    // One picture needs no tools, except to leave a filter.
+    byId("tools").hidden = counts.all < 2 && filter === "all" && !byId("search").value;
     byId("download-all").disabled = !(counts.done + counts.incomplete);
     for (const [name, count] of Object.entries(counts)) {
       byId(`filter-${name}`).hidden = !count && name !== "all" && name !== filter;

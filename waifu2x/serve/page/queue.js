@@ -29,6 +29,7 @@ export class Queue {
   #reordered = false;
   #listeners = [];
   #isUnsorted = false;
+  #leaving = new Set(); // ids that this window has removed, and the server has not told of yet
   #seen = null; // ids of a list that began anew, and has not come to its end
   #tell;
 
@@ -43,7 +44,11 @@ export class Queue {
 
   /** Takes in what has changed at the server. Of a list that begins anew, jobs that are not there go. */
   take({ version, begins, more, jobs, removed }) {
-    if (begins) this.#seen = new Set();
+    if (begins) {
+      this.#seen = new Set();
+      this.#leaving.clear();
+    }
+    for (const id of removed) this.#leaving.delete(id);
     this.removeAll(removed);
     for (const job of jobs) {
       this.#seen?.add(job.id);
@@ -60,7 +65,7 @@ export class Queue {
   /** A job as the server has it now; what is older than what is known changes nothing. */
   #put(job) {
     const known = this.jobs.get(job.id);
-    if (known && known.version >= job.version) return;
+    if ((known && known.version >= job.version) || this.#leaving.has(job.id)) return;
     if (!known) {
       this.#order.push(job.id);
       this.#isUnsorted = true;
@@ -83,8 +88,15 @@ export class Queue {
     else this.#order[place] = job.id;
     this.jobs.delete(id);
     const known = this.jobs.get(job.id);
+    this.#isUnsorted = true; // others may have come before it
     this.#reorder();
     this.#set(known && known.version > job.version ? known : job, known);
+  }
+
+  /** Lets jobs go that the server has removed: answers that are under way may still have them. */
+  leave(ids) {
+    for (const id of ids) if (this.jobs.has(id)) this.#leaving.add(id);
+    this.removeAll(ids);
   }
 
   removeAll(ids) {

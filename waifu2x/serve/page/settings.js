@@ -32,6 +32,12 @@ export class Settings {
     this.#listeners.push(listener);
   }
 
+  /** Shows what the server knows by now: how fast the model was. */
+  learn(known) {
+    this.#known = known;
+    this.#showModel();
+  }
+
   /** The form's settings, as a request for a job has them. */
   get value() {
     const { model, noise, size, scale, width, height, tta, format, qualityKind, quality, depth } =

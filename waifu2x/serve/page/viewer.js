@@ -95,7 +95,7 @@ export class Viewer {
   }
 
   #closed() {
-    this.#forget();
+    if (!this.#dialog.open) this.#forget(); // it may have been opened again meanwhile
     if (!history.state?.isOpen) return; // closed by Back
     this.#isLeaving = true;
     history.back();
