@@ -294,7 +294,7 @@ def break_file(kind: str) -> str:
         ("missing", "bad.png: cannot read: no such file"),
         ("text", "bad.png: not a picture of a known format (PNG, JPEG, "),
         ("empty", "bad.png: the file is empty"),
-        ("folder", "bad.png: is a folder: try `waifu2x batch bad.png OUTPUT_DIR`"),
+        ("folder", "bad.png: it is a folder; try `waifu2x batch bad.png OUTPUT_DIR`"),
         ("cut off", "bad.png: damaged or cut off"),
     ],
 )
@@ -307,7 +307,7 @@ def test_bad_pictures(run: Run, kind: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["a.png", "nowhere/b.png"], "nowhere: no such folder: make it first"),
+        (["a.png", "nowhere/b.png"], "nowhere: no such folder; make it first"),
         (["a.png", "a.png", "--overwrite"], "a.png: it is an input itself"),
         (["a.png", "there.png"], "there.png: it exists already; use --overwrite"),
         (["-m", "nothing", "a.png", "b.png"], "nothing: no such model"),

@@ -169,11 +169,11 @@ def test_hostile_templates(template: str) -> None:
     [
         (["a.png", "sub/a.png", "-o", "out"], "a.png and sub/a.png would both become out/a.png"),
         (["a.png", "sub/A.PNG", "-o", "out"], "a.png and sub/A.PNG would both become"),
-        (["a.png", "b.png", "a.png", "-o", "out"], "a.png: is named twice."),
+        (["a.png", "b.png", "a.png", "-o", "out"], "a.png: it is named twice."),
         (["a.png", "b.png", "-o", "out", "--name", "x{ext}"], "without {stem} all results have"),
-        (["a.png", "c.jpg", "-o", "c.jpg"], "c.jpg: is a file: several inputs need a folder."),
+        (["a.png", "c.jpg", "-o", "c.jpg"], "c.jpg: it is a file; several inputs need a folder."),
         (["a.png", "-o", "x.png", "--name", "{stem}{ext}"], "x.png: --name needs a folder"),
-        (["a.png", "-", "-o", "out"], "- is standard input: give it alone."),
+        (["a.png", "-", "-o", "out"], "- is standard input; give it alone."),
     ],
 )
 def test_names_that_clash_are_said_before_any_work(

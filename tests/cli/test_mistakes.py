@@ -26,25 +26,25 @@ Run = Callable[..., Result]
 MISTAKES = [
     # Typos.
     ("upscal a.png", 2,
-     "There is no command and no file 'upscal': did you mean `waifu2x upscale a.png`?"),
+     "There is no command and no file 'upscal'; did you mean `waifu2x upscale a.png`?"),
     ("bach in out", 2,
-     "There is no command and no file 'bach': did you mean `waifu2x batch in out`?"),
-    ("help", 2, "There is no command and no file 'help': did you mean `waifu2x --help`?"),
+     "There is no command and no file 'bach'; did you mean `waifu2x batch in out`?"),
+    ("help", 2, "There is no command and no file 'help'; did you mean `waifu2x --help`?"),
     ("resize", 2, "There is no command and no file 'resize'; `waifu2x --help` lists the commands."),
-    ("models lst", 2, "waifu2x models has no command 'lst': did you mean list?"),
-    ("--noize 1 a.png", 2, "There is no option --noize: did you mean --noise?"),
-    ("a.png out.png --ovewrite", 2, "There is no option --ovewrite: did you mean --overwrite?"),
+    ("models lst", 2, "waifu2x models has no command 'lst'; did you mean list?"),
+    ("--noize 1 a.png", 2, "There is no option --noize; did you mean --noise?"),
+    ("a.png out.png --ovewrite", 2, "There is no option --ovewrite; did you mean --overwrite?"),
     ("a.png -z", 2,
      "There is no option -z; `waifu2x upscale --help` shows what there is."),
     ("pictrue.png", 1,
-     "pictrue.png: cannot read: no such file or directory: did you mean picture.png?"),
+     "pictrue.png: cannot read: no such file or directory; did you mean picture.png?"),
     ("-m realesrgn a.png", 1,
      "realesrgn: no such model and no such folder; did you mean realesrgan?"),
     ("-m nofile.pth a.png", 1, "nofile.pth: no such file"),
-    ("-f jpgg a.png", 2, "--format: 'jpgg': did you mean jpg?"),
-    ("a.png out.wepb", 2, "out.wepb: names no format: did you mean .webp?"),
+    ("-f jpgg a.png", 2, "--format: 'jpgg'; did you mean jpg?"),
+    ("a.png out.wepb", 2, "out.wepb: it names no format; did you mean .webp?"),
     ("a.png out.docx", 2,
-     "out.docx: names no format: expected one of png, jpg, webp, tif, bmp, ppm, tga, gif, avif,"
+     "out.docx: it names no format; use one of png, jpg, webp, tif, bmp, ppm, tga, gif, avif,"
      " jp2, qoi, jxl, heic."),
     # Values.
     ("-n 4 a.png", 2, "--noise: expected auto, none, 0, 1, 2 or 3, not '4'."),
@@ -59,7 +59,7 @@ MISTAKES = [
     ("--width 5000 a.png", 1,
      "a.png: a picture of 12x8 would grow 416.7 times; ask for at most 32 times"),
     ("-s 2 --width 100 a.png", 2, "Give one size: --scale or --width and --height."),
-    ("-n none -s 1 a.png", 2, "Nothing to do: give --noise, a --scale above 1, or both."),
+    ("-n none -s 1 a.png", 2, "Nothing to do; give --noise, a --scale above 1, or both."),
     ("-g 7 a.png", 1, "there is no device 7; see `waifu2x devices`"),
     ("-m vgg_7 -n 1 -s 32 wide.png out.jpg", 1,
      "out.jpg: JPEG holds at most 65500 pixels a side, but the result is 65600x32;"
@@ -71,30 +71,31 @@ MISTAKES = [
      "new.png: cannot read: no such file or directory, but a.png is there: the input comes before"
      " the output"),
     ("https://host/x.png out.png", 2,
-     "https://host/x.png: is a URL, not a file: download it first, and give the file."),
+     "https://host/x.png: it is a URL, not a file; download it first, and give the file."),
     ("a.png s3://bucket/a.png", 2,
-     "s3://bucket/a.png: is a URL: only `waifu2x batch` writes to URLs."),
-    ("folder out.png", 1, "folder: is a folder: try `waifu2x batch folder OUTPUT_DIR`"),
-    ("a.png nowhere/out.png", 1, "nowhere: no such folder: make it first"),
+     "s3://bucket/a.png: it is a URL; use `waifu2x batch` to write there."),
+    ("folder out.png", 1, "folder: it is a folder; try `waifu2x batch folder OUTPUT_DIR`"),
+    ("a.png nowhere/out.png", 1, "nowhere: no such folder; make it first"),
     ("a.png out", 2,
-     "out: names no format: end it in .png, say, or in a slash if it is a folder."),
+     "out: it names no format; end it in .png, say, or in a slash if it is a folder."),
     ("a.png b.png", 1,
      "b.png: it exists already; use --overwrite or --skip-existing, or -o DIR if both are inputs"),
     ("-o b.png a.png", 1, "b.png: it exists already; use --overwrite or --skip-existing"),
-    ("a.png folder b.png -o out", 2, "folder: is a folder: use `waifu2x batch` for what is in it."),
+    ("a.png folder b.png -o out", 2,
+     "folder: it is a folder; use `waifu2x batch` for what is in it."),
     ("a.png a.png", 1, "a.png: it is an input itself; choose another output"),
     ("a.png b.png picture.png", 2,
-     "There are 3 inputs: give a folder for the results, with -o DIR."),
+     "There are 3 inputs; give a folder for the results, with -o DIR."),
     ("a.png picture.png -o large.png", 2,
-     "large.png: names a file, but there are 2 inputs: give a folder."),
+     "large.png: it names a file, but there are 2 inputs; give a folder."),
     ("-i a.png out.png", 2, "out.png: give the output with -o, since the input has -i."),
     ("-f webp a.png out.png", 2, "--format webp contradicts the file name out.png."),
     ("a.png --name ../{stem}", 2,
-     "--name: '../{stem}' is no file name: give its folder to -o."),
+     "--name: '../{stem}' is no file name; give its folder to -o."),
     ("a.png --name {stem}.{scale}", 2, "--name {stem}.{scale}: end it in {ext}."),
     ("batch folder out --name {stem}.webp", 2,
      "--name {stem}.webp: end it in {ext}, and choose the format with -f."),
-    ("batch a.png out", 2, "a.png: it is a file, not a folder: try `waifu2x a.png OUT`."),
+    ("batch a.png out", 2, "a.png: it is a file, not a folder; try `waifu2x a.png OUT`."),
     ("batch new folder", 2,
      "new: no such folder, but folder is there: the input comes before the output."),
     ("batch nowhere out", 2, "nowhere: no such folder."),
@@ -135,7 +136,7 @@ def test_a_name_that_begins_with_a_dash(run: Run) -> None:
     Path("-dash.png").write_bytes(Path("a.png").read_bytes())
     result = run("-dash.png")
     assert result.exit_code == 2
-    assert "-dash.png: begins as options do: for the file write ./-dash.png" in result.stderr
+    assert "-dash.png: begins as options do; for the file write ./-dash.png" in result.stderr
     assert run("-m", "upconv_7/art", "--backend", "numpy", "./-dash.png", "out.png").exit_code == 0
     assert "There is no option -e" in run("-else.png").stderr
 
@@ -152,7 +153,7 @@ def test_pictures_neither_come_from_a_terminal_nor_go_to_one(run: Run) -> None:
     with Terminal(["-m", "waifu2x", "a.png", "-"]) as terminal:
         assert terminal.end() == 2
         assert terminal.lines == [
-            "Error: - is standard output, which is a terminal: send it on with > or |."
+            "Error: - is standard output, which is a terminal; send it on with > or |."
         ]
     ours, theirs = os.openpty()
     try:
@@ -166,7 +167,7 @@ def test_pictures_neither_come_from_a_terminal_nor_go_to_one(run: Run) -> None:
     finally:
         os.close(ours)
         os.close(theirs)
-    message = "- is standard input, which is a terminal: send a picture with <."
+    message = "- is standard input, which is a terminal; send a picture with <."
     assert (result.returncode, result.stderr) == (2, f"Error: {message}\n")
 
 

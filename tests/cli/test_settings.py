@@ -166,12 +166,12 @@ def test_flags_by_variables(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 MISTAKES = {
-    "modle = 'x'": "there is no setting modle: did you mean model?",
-    "[upscale]\nscal = 2": "there is no setting upscale.scal: did you mean scale?",
-    "[upscaling]\nscale = 2": "there is no setting upscaling: did you mean upscale?",
+    "modle = 'x'": "there is no setting modle; did you mean model?",
+    "[upscale]\nscal = 2": "there is no setting upscale.scal; did you mean scale?",
+    "[upscaling]\nscale = 2": "there is no setting upscaling; did you mean upscale?",
     "upscale = 2": "upscale: expected a table, [upscale]",
-    "qwertz = 2": "there is no setting qwertz: `waifu2x config` lists all",
-    "longer_side = 2": "there is no setting longer_side: did you mean longer-side?",
+    "qwertz = 2": "there is no setting qwertz; see `waifu2x config`",
+    "longer_side = 2": "there is no setting longer_side; did you mean longer-side?",
     "overwrite = true": "overwrite cannot be set here: files are replaced only where the command"
     " line itself says so",
     "scale = true": "scale: expected a string or a number, but got true",
@@ -269,7 +269,7 @@ def test_config_checks_every_table_and_variable(run: Run, monkeypatch: pytest.Mo
     monkeypatch.setenv("WAIFU2X_MODLE", "x")
     monkeypatch.setenv("WAIFU2X_OVERWRITE", "1")
     told = run("config").stderr.splitlines()
-    assert "WAIFU2X_MODLE: it has no effect: did you mean WAIFU2X_MODEL?" in told
+    assert "WAIFU2X_MODLE: it has no effect; did you mean WAIFU2X_MODEL?" in told
     assert any(
         line.startswith("WAIFU2X_OVERWRITE: it has no effect: files are rep") for line in told
     )

@@ -50,7 +50,7 @@ def test_a_settings_file_with_a_mistake_does_not_stop_it(
     monkeypatch.setenv("WAIFU2X_CONFIG", str(tmp_path / "s.toml"))
     done = CliRunner().invoke(cli, ["--version", "-v"])
     assert done.exit_code == 0
-    assert "there is no setting scael: did you mean scale?" in done.stdout
+    assert "there is no setting scael; did you mean scale?" in done.stdout
 
 
 def test_the_version_alone_is_a_line() -> None:

@@ -217,7 +217,7 @@ MISTAKES = [
      " frames/%06d.png; choose one"),
     ("in.mkv there.mkv", 1, "there.mkv: it exists already; use --overwrite, or another name"),
     ("in.mkv in.mkv", 1, "in.mkv: it is an input itself; choose another output"),
-    ("in.mkv nowhere/out.mkv", 1, "nowhere: no such folder: make it first"),
+    ("in.mkv nowhere/out.mkv", 1, "nowhere: no such folder; make it first"),
     ("new.mkv there.mkv", 1,
      "new.mkv: cannot read: no such file or directory, but there.mkv is there: the input comes"
      " before the output"),
@@ -228,8 +228,8 @@ MISTAKES = [
     ("--crf good in.mkv out.mkv", 2,
      "--crf: 'good': expected a number such as 18: less is better."),
     ("--codec-option slow in.mkv out.mkv", 2, "--codec-option: 'slow': expected KEY=VALUE."),
-    ("-c x266 in.mkv out.mkv", 2, "--codec: 'x266': did you mean x265?"),
-    ("--preview 1 in.mkv out.mkv", 2, "out.mkv: --preview makes a picture: end it in .png."),
+    ("-c x266 in.mkv out.mkv", 2, "--codec: 'x266'; did you mean x265?"),
+    ("--preview 1 in.mkv out.mkv", 2, "out.mkv: --preview makes a picture; end it in .png."),
     ("-m nowhere in.mkv out.mkv", 1,
      "nowhere: no such model and no such folder; see `waifu2x models list`"),
     ("text.mkv out.mkv", 1,
@@ -238,8 +238,8 @@ MISTAKES = [
     ("-c hevc_amf in.mkv out.mkv", 1,
      "this machine has no encoder hevc_amf; use --codec auto, or x264"),
     ("-s 1 -n none in.mkv out.mkv", 2,
-     "Nothing to do: give --noise, a --scale above 1, or both."),
-    ("-s 1 in.mkv out.mkv", 2, "Nothing to do: give --noise, a --scale above 1, or both."),
+     "Nothing to do; give --noise, a --scale above 1, or both."),
+    ("-s 1 in.mkv out.mkv", 2, "Nothing to do; give --noise, a --scale above 1, or both."),
     ("-c vp9 in.mkv out.mov", 1, ".mov cannot hold vp9; use .mkv"),
 ]  # fmt: skip
 
@@ -271,7 +271,7 @@ def film(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_upscale_says_what_films_are_made_with(run: Run, film: Path) -> None:
     shutil.copy(film, "in.mkv")
     result = CliRunner().invoke(cli, ["upscale", "in.mkv", "out.png"])
-    message = "Error: in.mkv: is a film: use `waifu2x video in.mkv OUT`.\n"
+    message = "Error: in.mkv: it is a film; use `waifu2x video in.mkv OUT`.\n"
     assert (result.exit_code, result.stderr) == (2, message)
 
 

@@ -390,7 +390,7 @@ def test_what_a_cluster_can_lack(
     closed = Client.close
     with monkeypatch.context() as patch:
         patch.setattr(Client, "close", close)
-        assert f"has no workers: start some with `dask worker {scheduler}`" in error(scheduler)
+        assert f"has no workers; start some with `dask worker {scheduler}`" in error(scheduler)
     with working(scheduler, "--no-nanny"), monkeypatch.context() as patch:
         patch.setattr(Client, "close", close)
         patch.setattr(cluster, "__version__", "9.9")
@@ -411,7 +411,7 @@ def test_workers_that_do_not_fit(folder: Path, scheduler: str) -> None:
             (replace(settings, version="9.9"), r"has waifu2x .*, not 9\.9: install the same"),
             (
                 replace(settings, folders=(folder / "in", folder / "nowhere")),
-                "nowhere: worker tcp://.* does not see this folder: give one that all machines",
+                "nowhere: worker tcp://.* does not see this folder; give one that all machines",
             ),
             (
                 replace(

@@ -147,11 +147,11 @@ def test_held_frames_and_transparency_reach_a_gif(run: Run) -> None:
 
 
 MISTAKES = [
-    ("upscale in.gif out.mp4", 2, "out.mp4: is a film: use `waifu2x video in.gif out.mp4`."),
-    ("upscale in.mkv out.gif", 2, "in.mkv: is a film: use `waifu2x video in.mkv out.gif`."),
-    ("upscale photo.jpg out.mp4", 2, "out.mp4: is a film, but photo.jpg is a picture."),
+    ("upscale in.gif out.mp4", 2, "out.mp4: it is a film; use `waifu2x video in.gif out.mp4`."),
+    ("upscale in.mkv out.gif", 2, "in.mkv: it is a film; use `waifu2x video in.mkv out.gif`."),
+    ("upscale photo.jpg out.mp4", 2, "out.mp4: it is a film, but photo.jpg is a picture."),
     ("video still.png out.mp4", 1,
-     "still.png: it is a picture, not a film: use `waifu2x still.png`"),
+     "still.png: it is a picture, not a film; use `waifu2x still.png`"),
     ("video cut.gif out.mp4", 1, "cut.gif: damaged or cut off: its header is cut off"),
     ("video in.gif out.tif", 1,
      "out.tif: a film is written as .mkv, .mp4, .mov, .webm, .gif or .y4m, or as frames such as"

@@ -286,8 +286,8 @@ def test_many_streams_are_refused(tmp_path: Path) -> None:
     ("wish", "message"),
     [
         (Wish("x264", options=(("nonsense", "1"),)), "x264 has no option nonsense"),
-        (Wish("x264", tune="nonsense"), "x264 has no tune 'nonsense': use animation"),
-        (Wish("x265", preset="nonsense"), "x265 has no preset 'nonsense': use ultrafast"),
+        (Wish("x264", tune="nonsense"), "x264 has no tune 'nonsense'; use animation"),
+        (Wish("x265", preset="nonsense"), "x265 has no preset 'nonsense'; use ultrafast"),
         (Wish("av1", preset="nonsense"), "av1 has no preset 'nonsense'; use 0 to 13"),
         *(
             (Wish(codec, options=((f"{key}-params", "nonsense=1"),)), "not understand nonsense")

@@ -291,7 +291,7 @@ def test_a_preview_refuses_what_it_has_no_use_for(video: Callable[..., Result], 
     done = video("--preview", "0", *words.split(), "film.mkv", "look.png")
     assert done.exit_code == 2
     name = words.split()[0]
-    assert f"--preview makes one picture, here: leave out {name}." in " ".join(done.stderr.split())
+    assert f"--preview makes one picture, here; leave out {name}." in " ".join(done.stderr.split())
     assert not Path("look.png").exists()
 
 

@@ -367,7 +367,7 @@ def test_a_report_to_look_through(folder: Path) -> None:
     assert batch("--overwrite", "--report", "page.html").exit_code == 1
     Path("diary.html").write_text("<p>Dear diary")
     result = batch("--overwrite", "--report", "diary.html")
-    assert "diary.html: exists already, and is no report" in result.stderr
+    assert "diary.html: it exists already, and is no report" in result.stderr
     assert Path("diary.html").read_text() == "<p>Dear diary"
     assert "cannot write" in batch("--overwrite", "--report", "no/where.html").stderr
     assert sorted(p.name for p in folder.iterdir()) == [

@@ -145,7 +145,7 @@ def _refuse_mistyped(context: click.Context, args: list[str]) -> None:
         return
     near = "--help" if name == "help" else nearest(name, list(COMMANDS))
     words = " ".join([context.command_path, near or "", *args[1:]])
-    hint = f": did you mean `{words}`?" if near else "; `waifu2x --help` lists the commands."
+    hint = f"; did you mean `{words}`?" if near else "; `waifu2x --help` lists the commands."
     raise click.UsageError(printable(f"There is no command and no file {name!r}{hint}"))
 
 

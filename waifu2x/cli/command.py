@@ -52,7 +52,7 @@ class Command(_Configured):
             dashed = next((word for word in words if word[:1] == "-" and Path(word).is_file()), "")
             if not dashed:
                 raise
-            hint = f"{dashed}: begins as options do: for the file write ./{dashed}"
+            hint = f"{dashed}: begins as options do; for the file write ./{dashed}"
             raise click.UsageError(printable(hint)) from error
 
     def invoke(self, context: click.Context) -> Any:
@@ -150,7 +150,7 @@ class CommandGroup(_Configured, click.Group):
         if args[0] not in names and not context.resilient_parsing:
             near = nearest(args[0], names)
             known = f"did you mean {near}?" if near else f"choose from {listed(names)}."
-            raise click.UsageError(f"{context.command_path} has no command {args[0]!r}: {known}")
+            raise click.UsageError(f"{context.command_path} has no command {args[0]!r}; {known}")
         return super().resolve_command(context, args)
 
 
@@ -200,7 +200,7 @@ def _no_option(error: click.NoSuchOption, context: click.Context) -> str:
     known = [each for parameter in context.command.params for each in parameter.opts]
     near = nearest(name, [each for each in known if each.startswith("--")])
     if near:
-        return f"There is no option {name}: did you mean {near}?"
+        return f"There is no option {name}; did you mean {near}?"
     return f"There is no option {name}; {_help_of(context)}."
 
 

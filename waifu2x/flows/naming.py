@@ -33,9 +33,9 @@ def check(template: str) -> None:
     """Raises ValueError for a template that does not name exactly one file."""
     fields = fields_of(template)
     if not template or not any((fields, _literal(template).strip(". "))):
-        raise ValueError(f"{template!r} names no file: try '{BESIDE}'")
+        raise ValueError(f"{template!r} names no file; try '{BESIDE}'")
     if any(separator in template for separator in "/\\"):
-        raise ValueError(f"{template!r} is no file name: give its folder to -o")
+        raise ValueError(f"{template!r} is no file name; give its folder to -o")
     if not _literal(template).isprintable():
         raise ValueError(f"{template!r} has characters that cannot be seen")
 

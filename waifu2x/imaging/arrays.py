@@ -121,9 +121,9 @@ def _planes_last(array: NDArray[Any]) -> str:
 
 def _other_dtype(dtype: np.dtype[Any]) -> str:
     if dtype.kind == "f":
-        return ': use array.astype("float32"), with values in [0, 1]'
+        return '; use array.astype("float32"), with values in [0, 1]'
     if dtype.kind == "b":
-        return ': use array.astype("uint8") * 255'
+        return '; use array.astype("uint8") * 255'
     return ""
 
 
@@ -142,7 +142,7 @@ def _in_range(array: NDArray[np.float32]) -> NDArray[np.float32]:
             "replace it first, as numpy.nan_to_num does",
         )
     raise ImageError(
-        f"Expected float32 in [0, 1], but got {low:g} to {high:g}: {_into_range(low, high)}"
+        f"Expected float32 in [0, 1], but got {low:g} to {high:g}; {_into_range(low, high)}"
     )
 
 

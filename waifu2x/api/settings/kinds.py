@@ -74,7 +74,7 @@ class OneOf(Kind):
         near = nearest(text, self.words) if self._many else None
         quoted = _quoted(text)
         raise ValueError(
-            f"{quoted}: did you mean {near}?" if near else f"expected {self._shown}, not {quoted}."
+            f"{quoted}; did you mean {near}?" if near else f"expected {self._shown}, not {quoted}."
         )
 
     kept = parse

@@ -120,7 +120,7 @@ def _check(folder: Path, target: Path, output: Output, watching: bool) -> None:
 def _no_folder(folder: Path, target: Path) -> str:
     """Describes a missing folder of inputs, with a guess at what was meant."""
     if not stores.is_url(folder) and folder.is_file():
-        return f"{folder}: it is a file, not a folder: try `waifu2x {folder} OUT`."
+        return f"{folder}: it is a file, not a folder; try `waifu2x {folder} OUT`."
     swapped = not stores.is_url(target) and target.is_dir()
     hint = f", but {target} is there: the input comes before the output" if swapped else ""
     return f"{folder}: no such folder{hint}."

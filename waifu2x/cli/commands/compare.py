@@ -77,10 +77,10 @@ def compare(
     Transparency is laid over white. Of an animation, the first picture counts.
     """
     if target is not None and target.suffix.lower() != ".png":
-        raise click.UsageError(f"{target}: the picture is a PNG: give it a name in .png.")
+        raise click.UsageError(f"{target}: the picture is a PNG; give it a name in .png.")
     if models:
         if second is not None:
-            raise click.UsageError("--models compares what is made of one picture: give IN alone.")
+            raise click.UsageError("--models compares what is made of one picture; give IN alone.")
         target = target or Path(f"{first.stem}-models.png")
         _check_target(target, overwrite, first)
         _models(first, models, target, overwrite, as_json, options)
@@ -210,7 +210,7 @@ def _models(
     scale = options.pop("scale") or Fraction(2)
     noise, reduce = options.pop("noise"), options.pop("reduce")
     if scale < 1 or (scale == 1 and noise == "none"):
-        raise click.UsageError("Models enlarge or denoise: give a --scale above 1, or --noise.")
+        raise click.UsageError("Models enlarge or denoise; give a --scale above 1, or --noise.")
     if scale == 1 and reduce:
         raise click.UsageError("--reduce needs a --scale above 1.")
     picture, original = model_comparison.opaque(first_picture(source)), None
@@ -221,7 +221,7 @@ def _models(
     elif picture.jpeg and not reduce:  # a reduced picture is no JPEG
         level = picture
     if level is None and scale == 1:
-        raise click.UsageError(f"{source} is no JPEG: give a --scale above 1, or --noise.")
+        raise click.UsageError(f"{source} is no JPEG; give a --scale above 1, or --noise.")
     sets = model_comparison.contenders(names, scale, level, tell)
     names = [each.name for each in sets]
     twice = next((name for name in names if names.count(name) > 1), None)

@@ -101,5 +101,5 @@ def _tell_unknown(variable: str, known: list[str]) -> None:
         why = f"it has no effect: {settings.ONE_RUN[key]}"
     else:
         near = nearest(variable, [*known, *settings.OTHER_VARIABLES])
-        why = f"it has no effect: did you mean {near}?" if near else "it has no effect"
+        why = f"it has no effect; did you mean {near}?" if near else "it has no effect"
     tell(f"{variable}: {why}")

@@ -48,7 +48,7 @@ def serve(
     try:
         from waifu2x.serve import server
     except ImportError as error:
-        raise NotInstalledError(f"serve needs {error.name}: {_INSTALL}") from error
+        raise NotInstalledError(f"serve needs {error.name}", f"run `{_INSTALL}`") from error
     from waifu2x.serve.limits import ServiceLimits
     from waifu2x.serve.service import Service
     from waifu2x.serve.spool import server_folder
@@ -77,4 +77,8 @@ def serve(
 
 def _reachable(host: str, *, is_tls: bool) -> str:
     told = f"{host}: other machines can reach this page, and use it with the whole address below"
-    return told if is_tls else f"{told}; anybody who listens on the network sees it: use --certfile"
+    return (
+        told
+        if is_tls
+        else f"{told}, and anybody who listens on the network sees it; use --certfile"
+    )

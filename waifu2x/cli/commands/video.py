@@ -60,7 +60,7 @@ def video(words: tuple[str, ...], preview: Fraction | None, as_json: bool, **opt
     others = any(options[name] is not None for name in names)
     jobs = film_jobs(words, None if others else options["scale"] or Fraction(2))
     if preview is not None and len(jobs) > 1:
-        raise click.UsageError("--preview shows a frame of one film: name one.")
+        raise click.UsageError("--preview shows a frame of one film; name one.")
     folder = Path(words[-1]) if len(words) > 1 and is_folder(words[-1]) else None
     is_whole = True
     for job in jobs:
@@ -133,10 +133,10 @@ class _RunOptions(NamedTuple):
 
     def check(self) -> None:
         if self.join and (self.shard or self.restart or self.address):
-            raise click.UsageError("--join makes nothing: leave out --shard, --restart, --cluster.")
+            raise click.UsageError("--join makes nothing; leave out --shard, --restart, --cluster.")
         if self.shard and self.restart:
             raise click.UsageError(
-                "--shard keeps what others make: remove OUT.parts to begin anew."
+                "--shard keeps what others make; remove OUT.parts to begin anew."
             )
 
     def check_preview(self, as_json: bool) -> None:
@@ -152,7 +152,7 @@ class _RunOptions(NamedTuple):
         }
         if useless := [name for name, is_given in given.items() if is_given]:
             raise click.UsageError(
-                f"--preview makes one picture, here: leave out {', '.join(useless)}."
+                f"--preview makes one picture, here; leave out {', '.join(useless)}."
             )
 
     def check_live(self) -> None:
@@ -229,7 +229,7 @@ def _check_preview(job: FilmJob, existing: Existing) -> None:
     if STANDARD in (source, target):
         raise click.UsageError("--preview needs a file to seek in, and one to write.")
     if target.suffix.lower() != ".png":
-        raise click.UsageError(f"{target}: --preview makes a picture: end it in .png.")
+        raise click.UsageError(f"{target}: --preview makes a picture; end it in .png.")
     _check_free(source, target, existing)
 
 

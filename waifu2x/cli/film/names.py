@@ -24,7 +24,7 @@ def film_jobs(words: Sequence[str], scale: Fraction | None) -> list[Job]:
     of results beside their films; None: they have another size. Raises UsageError."""
     inputs, output = _sorted(words)
     if str(STANDARD) in inputs and (output is None or len(inputs) > 1 or is_folder(output)):
-        raise click.UsageError("- is standard input: give it alone, and a file as OUT.")
+        raise click.UsageError("- is standard input; give it alone, and a file as OUT.")
     if output is not None and not is_folder(output):
         return [Job(_film(Path(inputs[0])), Path(output))]
     added = "-resized" if scale is None else f"-{naming.shown(scale)}x"
@@ -43,7 +43,7 @@ def film_jobs(words: Sequence[str], scale: Fraction | None) -> list[Job]:
                 raise click.UsageError(
                     f"{source}: it is named twice."
                     if other.source == source
-                    else f"{other.source} and {source} would both become {job.target}: use two"
+                    else f"{other.source} and {source} would both become {job.target}; use two"
                     " folders."
                 )
     return list(jobs.values())
@@ -67,7 +67,7 @@ def _film(path: Path) -> Path:
         return path
     if (pattern := pattern_in(path)) is None:
         raise click.UsageError(
-            f"{path}: it has no numbered PNG files: for the films in it, give a folder as OUT."
+            f"{path}: it has no numbered PNG files; for the films in it, give a folder as OUT."
         )
     return pattern
 

@@ -82,7 +82,7 @@ def prepared_film(wanted: WantedFilm, *, is_preview: bool = False) -> Iterator[R
         found = automatic.decided(film, job, wanted.arguments, models)
         job = found.job
         if not found.changes:
-            raise click.UsageError("Nothing to do: give --noise, a --scale above 1, or both.")
+            raise click.UsageError("Nothing to do; give --noise, a --scale above 1, or both.")
         if (found.height, found.width) != found.asked:
             report.tell(
                 f"{job.target}: this encoder needs even sides, so it is made"

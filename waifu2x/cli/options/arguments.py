@@ -71,7 +71,7 @@ def arguments_of(
     if fit is not None and None in (others["width"], others["height"]):
         raise click.UsageError("--fit needs --width and --height.")
     if noise == "none" and scale == 1:
-        raise click.UsageError("Nothing to do: give --noise, a --scale above 1, or both.")
+        raise click.UsageError("Nothing to do; give --noise, a --scale above 1, or both.")
     own = {"scale": scale, "noise": noise_level(noise), "fit": fit or "inside"}
     return own | others
 
@@ -171,7 +171,7 @@ def check_folder(folder: Path) -> None:
         stores.check_outputs(folder)
         return
     if not folder.is_dir():
-        raise OutputError(f"{folder}: no such folder: make it first")
+        raise OutputError(f"{folder}: no such folder", "make it first")
     if not os.access(folder, os.W_OK):
         raise OutputError(f"{folder}: cannot write to this folder: permission denied")
 

@@ -61,10 +61,10 @@ def words_of(words: Sequence[str], inputs: Sequence[str], output: str | None) ->
     found = (*inputs, *words)
     if output is None and len(found) > 1:
         raise click.UsageError(
-            f"There are {len(found)} inputs: give a folder for the results, with -o DIR."
+            f"There are {len(found)} inputs; give a folder for the results, with -o DIR."
         )
     if _STANDARD in found and len(found) > 1:
-        raise click.UsageError("- is standard input: give it alone.")
+        raise click.UsageError("- is standard input; give it alone.")
     return Words(found, _STANDARD if output is None and found == (_STANDARD,) else output)
 
 
@@ -80,18 +80,20 @@ def check_names(words: Words) -> None:
         raise click.UsageError("A file's name is empty: is a variable of the shell not set?")
     for name in words.inputs:
         if len(words.inputs) > 1 and Path(name).is_dir():
-            raise click.UsageError(f"{name}: is a folder: use `waifu2x batch` for what is in it.")
+            raise click.UsageError(
+                f"{name}: it is a folder; use `waifu2x batch` for what is in it."
+            )
         if scheme := stores.scheme(name):
             hint = "give its path" if scheme == "file" else "download it first, and give the file"
             if scheme not in ("http", "https", "ftp", "file"):
-                hint = "`waifu2x batch` reads folders at URLs"
-            raise click.UsageError(f"{name}: is a URL, not a file: {hint}.")
+                hint = "use `waifu2x batch` for folders at URLs"
+            raise click.UsageError(f"{name}: it is a URL, not a file; {hint}.")
     if words.output is not None and (scheme := stores.scheme(words.output)):
-        raise click.UsageError(f"{words.output}: is a URL: only `waifu2x batch` writes to URLs.")
+        raise click.UsageError(f"{words.output}: it is a URL; use `waifu2x batch` to write there.")
     if words.inputs == (_STANDARD,) and sys.stdin is not None and sys.stdin.isatty():
-        raise click.UsageError("- is standard input, which is a terminal: send a picture with <.")
+        raise click.UsageError("- is standard input, which is a terminal; send a picture with <.")
     if words.output == _STANDARD and sys.stdout is not None and sys.stdout.isatty():
-        raise click.UsageError("- is standard output, which is a terminal: send it on with > or |.")
+        raise click.UsageError("- is standard output, which is a terminal; send it on with > or |.")
 
 
 def check_no_films(words: Words) -> None:
@@ -102,11 +104,11 @@ def check_no_films(words: Words) -> None:
     for name in words.inputs:
         if film.is_film(Path(name)) and Path(name).is_file():
             made = output if makes_film or (output or "").lower().endswith(".gif") else "OUT"
-            raise click.UsageError(f"{name}: is a film: use `waifu2x video {name} {made}`.")
+            raise click.UsageError(f"{name}: it is a film; use `waifu2x video {name} {made}`.")
         if makes_film and film.is_animation(Path(name)):
-            raise click.UsageError(f"{output}: is a film: use `waifu2x video {name} {output}`.")
+            raise click.UsageError(f"{output}: it is a film; use `waifu2x video {name} {output}`.")
     if makes_film:
-        raise click.UsageError(f"{output}: is a film, but {words.inputs[0]} is a picture.")
+        raise click.UsageError(f"{output}: it is a film, but {words.inputs[0]} is a picture.")
 
 
 def check_input(name: str, output: str | None) -> None:
@@ -114,7 +116,7 @@ def check_input(name: str, output: str | None) -> None:
     path = Path(name)
     try:
         if path.is_dir():
-            raise ImageError(f"{name}: is a folder: try `waifu2x batch {name} OUTPUT_DIR`")
+            raise ImageError(f"{name}: it is a folder", f"try `waifu2x batch {name} OUTPUT_DIR`")
         if name == _STANDARD or path.exists():
             return
     except (OSError, ValueError):
@@ -133,8 +135,7 @@ def _refuse_missing(path: Path, output: str | None) -> NoReturn:
         some = []
     stems = {Path(name).stem: name for name in some if Path(name).suffix[1:].lower() in _TAKEN}
     near = nearest(path.stem, stems)
-    hint = f": did you mean {path.parent / stems[near]}?" if near else ""
-    raise ImageError(f"{missing}{hint}")
+    raise ImageError(missing, f"did you mean {path.parent / stems[near]}?" if near else "")
 
 
 def check_job(job: Job, words: Words, existing: Existing) -> None:
@@ -164,14 +165,14 @@ def jobs_of(words: Words, naming: Callable[[str], Naming], template: str | None)
     """
     output, several = words.output, len(words.inputs) > 1
     if output is not None and several and Path(output).is_file():
-        raise click.UsageError(f"{output}: is a file: several inputs need a folder.")
+        raise click.UsageError(f"{output}: it is a file; several inputs need a folder.")
     if output is not None and several and not is_folder(output) and _names_a_file(output):
         raise click.UsageError(
-            f"{output}: names a file, but there are {len(words.inputs)} inputs: give a folder."
+            f"{output}: it names a file, but there are {len(words.inputs)} inputs; give a folder."
         )
     if output is not None and (output == _STANDARD or not (several or is_folder(output))):
         if template is not None and not is_of_settings("template"):
-            raise click.UsageError(f"{output}: --name needs a folder: end it in a slash.")
+            raise click.UsageError(f"{output}: --name needs a folder; end it in a slash.")
         return [Job(Path(words.inputs[0]), Path(output))]
     jobs: list[Job] = []
     by_target: dict[str, Path] = {}
@@ -185,9 +186,9 @@ def jobs_of(words: Words, naming: Callable[[str], Naming], template: str | None)
         other = by_target.setdefault(target, source)
         if other is not source:
             raise click.UsageError(
-                f"{source}: is named twice."
+                f"{source}: it is named twice."
                 if other == source
-                else f"{other} and {source} would both become {job.target}: use two folders."
+                else f"{other} and {source} would both become {job.target}; use two folders."
             )
         jobs.append(job)
     return jobs
@@ -201,7 +202,9 @@ def _name(naming: Naming, source: Path) -> str:
     suffix = source.suffix[1:].lower()
     name = naming.name(source, extension=result_extension(suffix))
     if Path(name).name != name:
-        raise OutputError(f"{source}: its result cannot be called {name!r}: choose another --name")
+        raise OutputError(
+            f"{source}: its result cannot be called {name!r}", "choose another --name"
+        )
     return name
 
 
@@ -246,7 +249,7 @@ def extension_of(job: Job, chosen: str | None) -> str | None:
     if near:
         hint = f"did you mean .{near}?"
     elif suffix:
-        hint = f"expected one of {', '.join(usual)}."
+        hint = f"use one of {', '.join(usual)}."
     else:
         hint = "end it in .png, say, or in a slash if it is a folder."
-    raise click.UsageError(f"{name}: names no format: {hint}")
+    raise click.UsageError(f"{name}: it names no format; {hint}")

@@ -227,8 +227,8 @@ def _unknown(
         text = f"{where}: {table}{key} cannot be set here: {ONE_RUN[key]}"
     else:
         near = nearest(key.replace("_", "-"), list(known))
-        hint = f"did you mean {near}?" if near else "`waifu2x config` lists all"
-        text = f"{where}: there is no setting {table}{key}: {hint}"
+        hint = f"did you mean {near}?" if near else "see `waifu2x config`"
+        text = f"{where}: there is no setting {table}{key}; {hint}"
     return SettingsError(printable(text))
 
 

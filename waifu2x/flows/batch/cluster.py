@@ -86,8 +86,8 @@ def connected(address: str | None) -> Iterator[Client]:
         )
     except OSError as error:
         raise ClusterError(
-            f"{address}: no scheduler answers: start one with `dask scheduler`, or look at the"
-            " address"
+            f"{address}: no scheduler answers",
+            "start one with `dask scheduler`, or look at the address",
         ) from error
     except (ValueError, TypeError, RuntimeError, AssertionError) as error:
         line = " ".join(str(error).split()) or "it answers in another way than one"
@@ -109,13 +109,13 @@ def _check_workers(client: Client, address: str) -> None:
     workers = client.get_versions(packages=names)["workers"]
     if not workers:
         raise ClusterError(
-            f"{address}: this scheduler has no workers: start some with `dask worker {address}`"
+            f"{address}: this scheduler has no workers", f"start some with `dask worker {address}`"
         )
     for worker, found in sorted(workers.items()):
         version = next(filter(None, map(found["packages"].get, names)), None)
         if version != __version__:
             has = f"has waifu2x {version}, not {__version__}" if version else "lacks waifu2x"
-            raise ClusterError(f"{address}: worker {worker} {has}: install {__version__} there")
+            raise ClusterError(f"{address}: worker {worker} {has}", f"install {__version__} there")
 
 
 def workers_of(client: Client, resume: str) -> dict[str, int]:

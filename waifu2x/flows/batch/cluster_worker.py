@@ -81,7 +81,7 @@ def work_on(group: Group, settings: Settings, model_files: ModelFiles | None) ->
         try:
             session = held.enter_context(_SESSION.opened(settings.session, model_files))
         except Waifu2xError as error:
-            raise ClusterError(f"worker {worker.address}: {error}") from error
+            raise ClusterError(error.sentence.of(f"worker {worker.address}")) from error
         began = time.monotonic()
         outcomes, notices = session.make(group.jobs, is_wanted, repeated=repeated)
         seconds = time.monotonic() - began
@@ -94,13 +94,14 @@ def work_on(group: Group, settings: Settings, model_files: ModelFiles | None) ->
 def _check(settings: Settings, address: str) -> None:
     if settings.version != __version__:
         raise ClusterError(
-            f"worker {address} has waifu2x {__version__}, not {settings.version}: install the same"
+            f"worker {address} has waifu2x {__version__}, not {settings.version}",
+            "install the same",
         )
     for folder in settings.folders:
         if not stores.is_url(folder) and not folder.is_dir():
             raise ClusterError(
-                f"{folder}: worker {address} does not see this folder: give one that all machines"
-                " share, or a URL"
+                f"{folder}: worker {address} does not see this folder",
+                "give one that all machines share, or a URL",
             )
 
 

@@ -182,7 +182,7 @@ class Crew:
         count = sum(each.is_process for each in self.workers)
         if self._isolates:
             if not count:
-                raise BackendError("no process can be started for pictures: free some memory")
+                raise BackendError("no process can be started for pictures", "free some memory")
         else:
             self._may_have_processes = False
             self._threads_wanted += max(0, self._processes_wanted - count)

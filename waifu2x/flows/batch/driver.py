@@ -261,7 +261,7 @@ class DeviceDriver:
             if self._sources and not may_write(job, existing, self._sources):
                 return Outcome(job)
         except OutputError as error:
-            return Outcome(job, error=str(error))
+            return Outcome(job, error=error.sentence)
         return None
 
     # Reports of workers come from a thread for each.

@@ -70,7 +70,9 @@ class HtmlReport:
         self._settings = settings
         with explained(OutputError, f"{path}: cannot write"):
             if path.exists() and not _is_report(path):
-                raise OutputError(f"{path}: exists already, and is no report: choose another name")
+                raise OutputError(
+                    f"{path}: it exists already, and is no report", "choose another name"
+                )
             self._figures = tempfile.TemporaryFile(dir=path.parent)  # noqa: SIM115
         self._places: list[tuple[list[str | int], int, int]] = []
         """Sort key of each picture, and its start and size in the file."""

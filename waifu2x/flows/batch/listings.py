@@ -54,14 +54,14 @@ class Listings:
             else:
                 free = self._may_upload(job)
         except OutputError as error:
-            return Outcome(job, error=str(error))
+            return Outcome(job, error=error.sentence)
         return None if free else Outcome(job)
 
     def _may_upload(self, job: Job) -> bool:
         """Returns whether a URL is free or may be replaced; False means skip. Raises
         OutputError."""
         if str(job.target) in self._sources:
-            raise OutputError(f"{job.target}: is an input itself: choose another output")
+            raise OutputError(f"{job.target}: it is an input itself", "choose another output")
         there = str(job.target).removeprefix(f"{self._target}/") in self._outputs
         if there and self._existing == "fail":
             raise ExistsError(job.target)

@@ -77,7 +77,7 @@ def _last_words(path: Path, folder: Path) -> dict[str, bool]:
             name = _name_below(source, base)
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise Waifu2xError(
-                f"{path}: line {number} is none that --json writes: give what a run with it wrote"
+                f"{path}: line {number} is none that --json writes", "give what a run with it wrote"
             ) from error
         if name is not None:
             found[name] = status == "failed"

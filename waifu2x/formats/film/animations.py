@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from waifu2x.errors import ImageError
+from waifu2x.errors import ImageError, Sentence
 from waifu2x.formats.film.frame_files import TICK, FrameSequence
 from waifu2x.formats.png.write import PngWriter
 from waifu2x.formats.read import content, open_content
@@ -53,8 +53,8 @@ class AnimationFrames(FrameSequence):
     def _frames(self) -> Iterator[Timed]:
         with closing(open_content(self._data, self._name, _MOST_PIXELS)) as source:
             if not source.header.animated:
-                why = f"it is a picture, not a film: use `waifu2x {self._name}`"
-                raise ImageError(f"{self._name}: {next(iter(source.header.notices), why)}")
+                why = Sentence("it is a picture, not a film", f"use `waifu2x {self._name}`")
+                raise ImageError(Sentence(next(iter(source.header.notices), why)).of(self._name))
             self.kind = source.header.format.lower()
             self.damaged = len(source.header.notices)
             yield from source

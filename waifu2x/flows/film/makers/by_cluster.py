@@ -94,8 +94,9 @@ class MakerByCluster:
             self._on_device(f"worker {one.worker}: {one.described}")
             if one.arithmetic != found[0].arithmetic:
                 raise ClusterError(
-                    f"worker {one.worker} computes in {one.arithmetic}, {found[0].worker} in"
-                    f" {found[0].arithmetic}: choose by --backend and --precision"
+                    f"worker {one.worker} computes in {one.arithmetic}, {found[0].worker} in "
+                    f"{found[0].arithmetic}",
+                    "choose by --backend and --precision",
                 )
         self.arithmetic, self.is_gpu = found[0].arithmetic, found[0].is_gpu
         return self
@@ -169,8 +170,8 @@ class MakerByCluster:
         except KilledWorker as error:
             seconds = float(run.first * work.part_ticks * work.shape.tick)
             raise ImageError(
-                f"{work.source}: what comes after {seconds:g} s crashed several workers in a row:"
-                " use a smaller scale, or workers with more memory"
+                f"{work.source}: what comes after {seconds:g} s crashed several workers in a row",
+                "use a smaller scale, or workers with more memory",
             ) from error
         if made.failure:
             if made.worker not in self._broken:

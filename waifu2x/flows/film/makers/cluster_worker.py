@@ -111,7 +111,7 @@ def make_parts(run: PartRun, work: FilmWork, task: FilmTask, arithmetic: str, ke
 
 def _unseen(path: Path, address: str) -> ClusterError:
     return ClusterError(
-        f"{path}: worker {address} does not see it: use paths that all machines share"
+        f"{path}: worker {address} does not see it", "use paths that all machines share"
     )
 
 
@@ -135,7 +135,7 @@ class _Holder:
                 try:
                     self._open = self._opened(task)
                 except Waifu2xError as error:
-                    raise ClusterError(f"worker {address}: {error}") from error
+                    raise ClusterError(error.sentence.of(f"worker {address}")) from error
                 self._key = task.key
             sound = False
             try:
@@ -162,12 +162,12 @@ class _Holder:
 def _check(task: FilmTask, address: str) -> None:
     if task.version != __version__:
         raise ClusterError(
-            f"worker {address} has waifu2x {__version__}, not {task.version}: install the same"
+            f"worker {address} has waifu2x {__version__}, not {task.version}", "install the same"
         )
     if not may_start_processes():
         raise ClusterError(
-            f"worker {address} may not start processes, and films are read by one: start it with"
-            " `DASK_DISTRIBUTED__WORKER__DAEMON=False dask worker`"
+            f"worker {address} may not start processes, and films are read by one",
+            "start it with `DASK_DISTRIBUTED__WORKER__DAEMON=False dask worker`",
         )
     try:
         identity = manifest.source_identity(task.source)

@@ -124,12 +124,12 @@ class FilmReader:
         height, width, pixels = pictures.height, pictures.width, pictures.pixels
         if crop.left + crop.width > width or crop.top + crop.height > height:
             raise ImageError(
-                f"{self._name}: has {width}x{height} pixels: --crop {crop} is not within them"
+                f"{self._name}: it has {width}x{height} pixels: --crop {crop} is not within them"
             )
         if crop.left % pixels.columns or crop.top % pixels.rows:
             raise ImageError(
-                f"{self._name}: has chroma for {pixels.columns}x{pixels.rows} pixels: begin --crop"
-                f" {crop} at multiples of that"
+                f"{self._name}: it has chroma for {pixels.columns}x{pixels.rows} pixels",
+                f"begin --crop {crop} at multiples of that",
             )
         self._crop = crop
         cut = replace(pictures, height=crop.height, width=crop.width)
