@@ -76,6 +76,29 @@ def test_all_in_order_and_few_ahead(in_flight: int, known: bool) -> None:
     assert sum(parts) == pytest.approx(1.0 if known else 0.0)
 
 
+def test_results_wait_while_the_sink_is_busy() -> None:
+    """Two threads work, and go on while the first result is written."""
+    made = [threading.Event() for _ in range(6)]
+    threads = set()
+
+    def work(number: int, on_progress: Progress) -> int:
+        threads.add(threading.get_ident())
+        made[number].set()
+        return number
+
+    class Busy(Kept):
+        def add(self, result: int) -> None:
+            if result == 0:
+                assert made[4].wait(30)
+            super().add(result)
+
+    source = Numbers(6)
+    sink = Busy(source)
+    flow(source, work, sink, in_flight=5, workers=2)
+    assert sink.results == list(range(6))
+    assert len(threads) <= 2
+
+
 def test_nothing_is_a_whole_output_too() -> None:
     source = Numbers(0)
     sink = Kept(source)

@@ -34,12 +34,14 @@ def flow(
     sink: Sink[_Result],
     *,
     in_flight: int = 1,
+    workers: int | None = None,
     on_progress: Progress = ignore,
 ) -> None:
     """Carries every item of a source through `work` into a sink, in order, and closes both.
 
     `in_flight` items are between source and sink: the calling thread hands one to the sink, a
     thread works on each other, and one more is read ahead. With 1, the calling thread does all.
+    With fewer `workers`, that many threads work, and the other items wait for them or for the sink.
     `on_progress` gets parts that add up to 1, from one thread at a time, if the source knows its
     count. Any error or interrupt ends all work and aborts the sink.
     """
@@ -49,7 +51,12 @@ def flow(
     share = scaled(on_progress, 1 / count) if count else ignore
     opened = False
     try:
-        with closing(source), closing(_in_order(iter(source), work, in_flight, share)) as results:
+        with (
+            closing(source),
+            closing(
+                _in_order(iter(source), work, in_flight, workers or in_flight - 1, share)
+            ) as results,
+        ):
             for result in results:
                 if not opened:
                     sink.open(source.header)
@@ -67,6 +74,7 @@ def _in_order(
     items: Iterator[_Item],
     work: Callable[[_Item, Progress], _Result],
     in_flight: int,
+    threads: int,
     on_progress: Progress,
 ) -> Generator[_Result]:
     """Yields the results in order. Closing it stops the work under way."""
@@ -86,7 +94,7 @@ def _in_order(
         return list(islice(items, 1))
 
     waiting: deque[Future[_Result]] = deque()
-    workers = ThreadPoolExecutor(in_flight - 1, thread_name_prefix="waifu2x-flow")
+    workers = ThreadPoolExecutor(threads, thread_name_prefix="waifu2x-flow")
     reader = ThreadPoolExecutor(1, thread_name_prefix="waifu2x-read")
     try:
         unread: Exception | None = None

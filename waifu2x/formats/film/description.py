@@ -55,6 +55,11 @@ class PixelFormat:
         chroma = (-(-height // self.rows), -(-width // self.columns))
         return ((height, width), chroma, chroma, (height, width))[: self.planes]
 
+    def nbytes(self, height: int, width: int) -> int:
+        """Returns the bytes of a frame."""
+        samples = sum(rows * columns for rows, columns in self.shapes(height, width))
+        return samples * (1 if self.bits == 8 else 2)
+
     @property
     def chroma(self) -> Chroma:
         """Returns the layout of chroma: 444, 422 or 420."""

@@ -49,6 +49,8 @@ class FrameDevice:
     in_flight: int = 2
     """Stacks of frames under way."""
     stack: int = 1
+    waiting: int = 0
+    """Stacks whose results may wait besides, so that the device goes on while an encoder pauses."""
     pin: Callable[[NDArray[Any]], Pin] = lambda array: Pin()
     """`Backend.pin` of the device."""
     arithmetic: str = ""
@@ -150,10 +152,11 @@ def enlarge_run(
         return [EnlargedFrame(placed, planes) for placed, planes in zip(stack, made, strict=True)]
 
     shape = work.shape
-    frames = FrameSource(reader, work, run, device.in_flight * device.stack, device.stack)
+    in_flight = device.in_flight + device.waiting
+    frames = FrameSource(reader, work, run, in_flight * device.stack, device.stack)
     memory = FrameMemory(shape.encoding.pixels, shape.height, shape.width, device.pin)
     with closing(memory):
-        flow(frames, enlarged, sink, in_flight=device.in_flight)
+        flow(frames, enlarged, sink, in_flight=in_flight, workers=max(1, device.in_flight - 1))
     return frames.has_ended
 
 

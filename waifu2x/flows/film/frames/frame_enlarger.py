@@ -31,6 +31,10 @@ _MATRICES: dict[int, Matrix] = {
     1: "bt709", 4: "fcc", 5: "bt601", 6: "bt601", 7: "smpte240m", 9: "bt2020",
 }  # fmt: skip
 """By the numbers of ITU-T H.273."""
+_WAITING = 6
+"""Results that may wait for the encoder. A GPU that was idle meanwhile cannot make up for it."""
+_WAITING_BYTES = 256 << 20
+"""The most bytes of such results, which are page-locked."""
 
 
 def plane_format(pixels: PixelFormat, colours: FilmColours) -> PlaneFormat:
@@ -53,7 +57,7 @@ class FrameEnlarger:
 
     def __init__(self, upscaler: Upscaler, pictures: Pictures, shape: Shape) -> None:
         """Raises ImageError, ModelError, BackendError."""
-        self.upscaler = upscaler
+        self.upscaler, self.shape = upscaler, shape
         self._networks = upscaler.networks
         self._enlarger = upscaler.enlarger
         self._pictures = pictures
@@ -130,14 +134,19 @@ def _planar(planes: Planes, form: PlaneFormat) -> PlanarPicture:
 
 def device_of(enlarge: FrameEnlarger, film: Film) -> FrameDevice:
     """Returns the device that enlarges the frames of a film."""
-    pictures, engine = film.pictures, enlarge.upscaler.engine
-    backend = engine.backend
-    is_gpu = backend.name in ("cuda", "opencl")
+    pictures, backend = film.pictures, enlarge.backend
+    stack, waiting = 1, 0
+    if backend.name in ("cuda", "opencl"):
+        stack = stack_size(pictures.height, pictures.width)
+        shape = enlarge.shape
+        nbytes = shape.encoding.pixels.nbytes(shape.height, shape.width)
+        waiting = min(_WAITING, _WAITING_BYTES // (stack * nbytes))
     return FrameDevice(
         enlarge,
         # One result is being encoded, and one more call fills gaps on the device.
         backend.calls_at_once + 2,
-        stack_size(pictures.height, pictures.width) if is_gpu else 1,
+        stack,
+        waiting,
         backend.pin,
         enlarge.arithmetic(),
         backend.device.is_gpu,

@@ -97,10 +97,8 @@ class FrameSource:
         self._steps = self._made()
         pictures, crop = reader.film.pictures, work.selection.crop
         size = (pictures.height, pictures.width) if crop is None else crop.size
-        nbytes = sum(rows * columns for rows, columns in pictures.pixels.shapes(*size)) * (
-            1 if pictures.pixels.bits == 8 else 2
-        )
-        self.header = Header((Extent(*size, nbytes),), count=None, animated=True)
+        extent = Extent(*size, pictures.pixels.nbytes(*size))
+        self.header = Header((extent,), count=None, animated=True)
 
     def __iter__(self) -> Iterator[Sequence[PlacedFrame]]:
         while stack := tuple(islice(self._steps, self._stack)):
