@@ -170,7 +170,17 @@ def need(name: str) -> None:
         pytest.skip(MISSING[name])
 
 
-@pytest.fixture(scope="session", params=PRESENT)
+IN_MATRIX = {"vulkan"}
+"""Backends whose driver takes a second to compile a kernel: the matrix holds them to most tests."""
+
+
+@pytest.fixture(
+    scope="session",
+    params=[
+        pytest.param(name, marks=pytest.mark.matrix if name in IN_MATRIX else ())
+        for name in PRESENT
+    ],
+)
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
     """Each backend that this machine has, in turn, or one that a test names."""
     need(request.param)

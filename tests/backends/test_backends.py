@@ -8,7 +8,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from PIL import Image
 
-from tests.conftest import EXAMPLES, PRESENT, need
+from tests.conftest import EXAMPLES, IN_MATRIX, PRESENT, need
 from tests.helpers import obvious
 from tests.helpers.cases import thinned
 from tests.helpers.graphs import (
@@ -92,33 +92,37 @@ def processor_modes() -> list[Precision]:
     return list(dict.fromkeys(("fp32", arithmetics()[0])))
 
 
+ALWAYS = [name for name in PRESENT if name not in IN_MATRIX]
 MODES: list[tuple[str, Precision]] = [
     ("cuda", "fp32"),
     ("cuda", "fp16"),
     ("opencl", "fp32"),
+    ("vulkan", "fp32"),
     *(("cpu", mode) for mode in processor_modes()),
     ("numpy", "fp32"),
 ]
 
 
-def in_modes(modes: Iterable[tuple[str, Precision]]) -> pytest.MarkDecorator:
-    """Runs a test in those of some modes that this machine has."""
-    here = [mode for mode in modes if mode[0] in PRESENT]
+def in_modes(
+    modes: Iterable[tuple[str, Precision]], in_matrix: Collection[str] = IN_MATRIX
+) -> pytest.MarkDecorator:
+    """Runs a test in those of some modes that this machine has, in the matrix those of some
+    backends."""
+    here = [
+        pytest.param(*mode, marks=pytest.mark.matrix if mode[0] in in_matrix else ())
+        for mode in modes
+        if mode[0] in PRESENT
+    ]
     return pytest.mark.parametrize(("backend", "precision"), here, indirect=["backend"])
 
 
 in_every_mode = in_modes(MODES)
 """Runs a test in all modes that differ: elsewhere `auto` is a name of one of these."""
 
-in_every_kind = pytest.mark.parametrize(
-    ("backend", "precision"),
-    [
-        pytest.param(*mode, marks=pytest.mark.matrix if mode[0] == "opencl" else ())
-        for mode in MODES
-        if mode[0] in PRESENT
-    ],
-    indirect=["backend"],
-)
+in_every_mode_always = in_modes(MODES, in_matrix=())
+"""The same, outside of the matrix too: the tests that tell most."""
+
+in_every_kind = in_modes(MODES, in_matrix={"opencl", *IN_MATRIX})
 """The same, where a network has programs of its own for most steps: OpenCL, whose driver takes a
 sixth of a second for each, in the matrix."""
 
@@ -219,7 +223,7 @@ def test_any_size(
     assert obvious.psnr(result, obvious.run([model], pixels)) >= PROMISED_DB[precision]
 
 
-@in_every_mode
+@in_every_mode_always
 @slow_fixture
 @given(
     height=st.integers(1, 70),
@@ -371,7 +375,12 @@ def test_means_of_values_of_any_size(backend: Backend, size: float, precision: P
     ("name", "backend", "precision"),
     [
         pytest.param(*param.values[:1], *param.values[1], marks=param.marks)
-        for param in thinned(tuple(OPERATIONS), tuple(m for m in MODES if m[0] in PRESENT))
+        for param in thinned(tuple(OPERATIONS), tuple(m for m in MODES if m[0] in ALWAYS))
+    ]
+    + [
+        pytest.param(name, backend, "fp32", marks=pytest.mark.matrix)
+        for name in OPERATIONS
+        for backend in IN_MATRIX.intersection(PRESENT)
     ],
     indirect=["backend"],
 )
@@ -396,7 +405,7 @@ def test_maps_of_several_parts_of_few_planes(backend: Backend, precision: Precis
     check_graph(backend, residual_in_residual(1), 21, 34, 16, precision)
 
 
-@in_every_mode
+@in_every_mode_always
 def test_every_operation_and_activation(backend: Backend, precision: Precision) -> None:
     model = every_operation()
     for height, width, tile in ((37, 42, 16), (2, 3, 8)):
@@ -404,7 +413,7 @@ def test_every_operation_and_activation(backend: Backend, precision: Precision) 
 
 
 @pytest.mark.matrix
-@graphs(40, MODES)
+@graphs(40, [mode for mode in MODES if mode[0] not in IN_MATRIX])
 def test_many_graphs_in_any_tiles(
     backend: Backend, model: Model, height: int, width: int, tile: int, precision: Precision
 ) -> None:
@@ -852,9 +861,10 @@ def test_memory_for_kept_maps_changes_no_bit(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_unknown_backend_is_a_sentence() -> None:
     with pytest.raises(
-        BackendError, match="unknown backend 'vulkan'; choose one of cuda, opencl, cpu, numpy"
+        BackendError,
+        match="unknown backend 'metal'; choose one of cuda, opencl, vulkan, cpu, numpy",
     ):
-        open_backend("vulkan")
+        open_backend("metal")
 
 
 @pytest.mark.parametrize("name", ["cpu", "auto"])

@@ -53,7 +53,7 @@ MISTAKES = [
     ("-x 3 a.png out.png", 2, "--tta takes 2, 4 or 8, not 3."),
     ("-q 101 a.png out.jpg", 2, "--quality: '101': expected a number from 1 to 100, or like."),
     ("--backend gpu a.png", 2,
-     "--backend: expected auto, cuda, opencl, cpu or numpy, not 'gpu'."),
+     "--backend: expected auto, cuda, opencl, vulkan, cpu or numpy, not 'gpu'."),
     ("--width 0 a.png", 2,
      "--width: expected a whole number of pixels from 1 to 1000000, not '0'."),
     ("--width 5000 a.png", 1,

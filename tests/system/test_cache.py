@@ -189,7 +189,9 @@ def test_usage_and_clear(folder: Path) -> None:
 
 
 def test_an_entry_that_could_not_be_cleared_is_not_made() -> None:
-    with pytest.raises(ValueError, match="accuracy, cuda, digests, numba, opencl, tuning, weights"):
+    with pytest.raises(
+        ValueError, match="accuracy, cuda, digests, numba, opencl, tuning, vulkan, weights"
+    ):
         cache.store("thumbnails", KEY, b"")
 
 

@@ -81,7 +81,7 @@ class Upscaler:
             of a folder of models.
         engine: The engine that computes. It may be shared, and stays open when the upscaler is
             closed. Without one, the upscaler opens its own.
-        backend: "auto", "cuda", "opencl", "cpu" or "numpy", if there is no `engine`.
+        backend: "auto", "cuda", "opencl", "vulkan", "cpu" or "numpy", if there is no `engine`.
         device: The number of a device of the backend, several numbers, or "all".
         precision: "auto", the fastest that keeps 60 dB; "fp32", which keeps 100 dB; "fp16", "bf16"
             or "int16" where the backend has them.

@@ -68,7 +68,7 @@ class DeviceInfo:
     """
 
     backend: str
-    """The name of its backend: "cuda", "opencl", "cpu" or "numpy"."""
+    """The name of its backend: "cuda", "opencl", "vulkan", "cpu" or "numpy"."""
     number: int
     """Its number among the devices of the backend."""
     name: str
@@ -237,6 +237,7 @@ _BACKENDS = (
         extra=True,
         mixed=True,
     ),
+    Entry("vulkan", "waifu2x.backends.vulkan", (), "", extra=True, mixed=True),
     Entry(
         "cpu",
         "waifu2x.backends.cpu.backend",

@@ -29,7 +29,7 @@ from waifu2x.system.files import open_regular, reason, write_atomically
 from waifu2x.system.resources import of_user
 
 DIRECTORY_VARIABLE = "WAIFU2X_CACHE_DIR"
-KINDS = ("accuracy", "cuda", "digests", "numba", "opencl", "tuning", "weights")
+KINDS = ("accuracy", "cuda", "digests", "numba", "opencl", "tuning", "vulkan", "weights")
 MOST_BYTES = 1 << 30
 """The most bytes that all entries take together."""
 _DIGEST_BYTES = 32

@@ -8,12 +8,12 @@ import textwrap
 
 import click
 
-from waifu2x.backends import BACKEND_NAMES, list_devices
+from waifu2x.backends import BACKEND_NAMES, devices_of, list_devices
 from waifu2x.cli.command import Command
 from waifu2x.cli.output.report import Volume, set_volume, show
 from waifu2x.errors import BackendError, printable
 
-_FOR_GPUS = ("cuda", "opencl")
+_FOR_GPUS = ("cuda", "opencl", "vulkan")
 
 
 @click.command(cls=Command, short_help="Show every backend and device, and why one cannot be used.")
@@ -33,8 +33,8 @@ def devices(as_json: bool) -> None:
         except BackendError as error:
             rows.append({"backend": name, "usable": False, "reason": str(error)})
             continue
-        # Backends for GPUs use a processor only if they are asked for.
-        if default is None and (found[0].is_gpu or name not in _FOR_GPUS):
+        # Backends for GPUs use other devices only if they are asked for.
+        if default is None and (name not in _FOR_GPUS or devices_of(name, gpus_only=True)):
             default = name
         for device in found:
             rows.append(

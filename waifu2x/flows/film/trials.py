@@ -97,7 +97,7 @@ def measured(arguments: Mapping[str, Any], film: Film, shape: Shape) -> Measured
         backend = enlarge.backend
         height, width = pictures.height, pictures.width
         share = 1.0
-        if backend.name not in ("cuda", "opencl") and height * width > _PIXELS:
+        if backend.name not in ("cuda", "opencl", "vulkan") and height * width > _PIXELS:
             factor = (_PIXELS / (height * width)) ** 0.5
             height, width = (max(16, int(side * factor) // 2 * 2) for side in (height, width))
             share = height * width / (pictures.height * pictures.width)

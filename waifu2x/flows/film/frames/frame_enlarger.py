@@ -136,7 +136,7 @@ def device_of(enlarge: FrameEnlarger, film: Film) -> FrameDevice:
     """Returns the device that enlarges the frames of a film."""
     pictures, backend = film.pictures, enlarge.backend
     stack, waiting = 1, 0
-    if backend.name in ("cuda", "opencl"):
+    if backend.name in ("cuda", "opencl", "vulkan"):
         stack = stack_size(pictures.height, pictures.width)
         shape = enlarge.shape
         nbytes = shape.encoding.pixels.nbytes(shape.height, shape.width)

@@ -1,0 +1,31 @@
+"""Runs networks on any GPU with a Vulkan driver, through the loader's library alone."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING
+
+from waifu2x.backends import Device
+from waifu2x.backends.vulkan import physical
+
+if TYPE_CHECKING:
+    from waifu2x.backends.gpu.backend import GpuBackend
+
+
+def create(device: int) -> GpuBackend:
+    """Opens the backend on the device of that number among `devices()`."""
+    # Imported here, since `auto` does not need them if it finds no GPU.
+    from waifu2x.backends.gpu.backend import GpuBackend
+    from waifu2x.backends.gpu.fp32.executor import Fp32Executor
+    from waifu2x.backends.vulkan.runtime import VulkanRuntime
+
+    runtime = VulkanRuntime(physical.pick(device))
+    fp32 = partial(Fp32Executor, runtime)
+    return GpuBackend("vulkan", runtime, {"auto": [fp32], "fp32": [fp32]})
+
+
+def devices(*, gpus_only: bool = False) -> list[Device]:
+    """Returns all devices, or only the GPUs with memory of their own, if any; the default comes
+    first. The processor may be faster than a GPU that shares its memory."""
+    found = physical.usable()
+    return [physical.describe(one) for one in found if one.is_discrete or not gpus_only]
