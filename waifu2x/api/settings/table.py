@@ -95,6 +95,9 @@ TABLE = (
         "and keep what is found for all later runs.", "bench", one_run=_OF_ONE),
     Setting("verify", "Measure nothing: compute fixed pictures, and compare the results with those "
         "of other machines, or with exact ones.", "bench", one_run=_OF_ONE),
+    Setting("submit", "Write this machine's figures to FILE, as JSON, for comparison with others: "
+        "networks, a picture, a folder, a film.", "bench", kinds.TEXT, None, "FILE",
+        one_run=_OF_ONE),
     Setting("json", "As JSON.", "compare bench", own_name="as_json", one_run=_OF_READER),
     Setting("name", "Of {stem} {scale} {ext} {width} {height} {model} {noise}.", "upscale batch",
         kinds.TEMPLATE, None, "TEMPLATE", own_name="template", heading=IN_AND_OUT),

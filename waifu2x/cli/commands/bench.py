@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import subprocess
-import sys
 import tempfile
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -18,10 +15,11 @@ from click.core import ParameterSource
 
 from waifu2x.backends import open_backend
 from waifu2x.cli.command import Command
-from waifu2x.cli.options.settings import environment_without, takes_settings
+from waifu2x.cli.options.settings import takes_settings
 from waifu2x.cli.output.report import show, tell
-from waifu2x.errors import BackendError
+from waifu2x.errors import OutputError
 from waifu2x.networks import catalogue, model_set
+from waifu2x.system.files import reason, write_atomically
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,6 +39,7 @@ def bench(
     size: tuple[int, int],
     tune: bool,
     verify: bool,
+    submit: str | None,
     as_json: bool,
     **computing: Any,
 ) -> None:
@@ -50,6 +49,7 @@ def bench(
     waifu2x bench                 the default model
     waifu2x bench -m upconv_7     another one, and the default's time beside it
     waifu2x bench --verify        does this machine compute right?
+    waifu2x bench --submit FILE   figures to compare with those of other machines
 
     GFLOP/s are effective: they count a convolution's multiply-adds by its definition, also where
     Winograd's algorithm does with a fifth. The share of the peak counts what is done; the peak is
@@ -60,6 +60,9 @@ def bench(
         raise click.UsageError("Measure one --device at a time.")
     if verify:
         _verify(model, backend, device[0], precision, as_json)
+        return
+    if submit is not None:
+        _submit(Path(submit), backend, device[0], precision, size)
         return
     import numpy as np  # late: helps need not wait for it
 
@@ -142,29 +145,39 @@ def _full_hd_seconds(pixels: NDArray[Any], seconds: float, options: list[str]) -
 def _program_seconds(pixels: NDArray[Any], options: list[str], *, runs: int) -> float:
     """Measures `waifu2x upscale` on a PNG file as a process; returns the least seconds of some
     runs."""
+    from waifu2x.cli.figures import least_seconds
     from waifu2x.formats.write import write_picture
     from waifu2x.imaging.picture import Picture
 
     with tempfile.TemporaryDirectory() as folder:
         source, target = Path(folder) / "in.png", Path(folder) / "out.png"
         write_picture(Picture(pixels), source, "png")
-        command = [sys.executable, "-m", "waifu2x", "upscale", "--overwrite", "--config", ""]
-        command += ["-s", "2", *options, str(source), str(target)]
-        seconds = []
-        for _ in range(runs):
-            start = time.perf_counter()
-            done = subprocess.run(
-                command,
-                stderr=subprocess.PIPE,
-                text=True,
-                check=False,
-                env=environment_without(),
-            )
-            seconds.append(time.perf_counter() - start)
-            if done.returncode:
-                said = done.stderr.strip().rpartition("\n")[2].removeprefix("Error: ")
-                raise BackendError(said or f"waifu2x upscale ended with {done.returncode}")
-        return min(seconds)
+        words = ["upscale", "--overwrite", "-s", "2", *options, str(source), str(target)]
+        return least_seconds(words, runs)
+
+
+def _submit(
+    path: Path, backend: str, device: int, precision: Precision, size: tuple[int, int]
+) -> None:
+    """Writes this machine's figures into a new file."""
+    context = click.get_current_context()
+    for name in ("model", "noise", "tune", "as_json"):
+        if context.get_parameter_source(name) == ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--submit takes no --{name.removeprefix('as_')}.")
+    taken = OutputError(f"{path} exists", "choose another name")
+    if path.exists():
+        raise taken
+    from waifu2x.cli import figures
+
+    found = figures.measure(backend, device, precision, size, tell)
+    text = json.dumps(found, indent=2) + "\n"
+    try:
+        write_atomically(path, text.encode(), replace=False)
+    except FileExistsError:
+        raise taken from None
+    except OSError as error:
+        raise OutputError(f"{path} cannot be written ({reason(error)})") from error
+    show(f"{path}: read it, then send it to whom you like")
 
 
 def _verify(model: str, backend: str, device: int, precision: Precision, as_json: bool) -> None:
