@@ -75,6 +75,16 @@ def load(kind: str, key: str) -> bytes | None:
     return content
 
 
+def has(kind: str) -> bool:
+    """Returns whether there is any entry of a kind that `load` may return."""
+    folder = _folder(kind)
+    if folder is None or not _is_trusted(folder):
+        return False
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        return any(_OURS.fullmatch(entry.name) for entry in entries)
+    return False
+
+
 def read(path: Path) -> bytes | None:
     """Returns the content of an entry at any path, or None if it is absent, unreadable or
     damaged."""

@@ -21,7 +21,8 @@ def create(device: int) -> Backend:
     from waifu2x.backends.gpu.fp32.executor import Fp32Executor
 
     machine = Machine()
-    _compiling(machine)
+    if not cached.has_kept():
+        _compiling(machine)  # looks for compilers in all folders of packages
     runtime = CudaRuntime(machine, machine.pick(device))
     units = choose_units(runtime.capability)
     chip = "sm_{}{}".format(*runtime.capability)

@@ -49,10 +49,7 @@ def find(cuda: tuple[int, int]) -> Compiler | None:
 
 def has_kept() -> bool:
     """Returns whether the cache has compiled kernels."""
-    try:
-        return any(usage.kind == _KIND for usage in cache.usage())
-    except OSError:
-        return False
+    return cache.has(_KIND)
 
 
 def missing(cuda: tuple[int, int]) -> Sentence:
