@@ -55,7 +55,7 @@ def test_requests_and_the_form_have_each_row() -> None:
     pytest.importorskip("starlette")
     from waifu2x.serve.job_settings import JobSettings
 
-    names = [row.name for row in HTTP]
+    names = [row.parameter for row in HTTP]
     assert sorted(names) == sorted(field.name for field in fields(JobSettings))
     form = resources.files("waifu2x.serve").joinpath("page/index.html").read_text()
     assert {*names} <= {*re.findall(r'name="(\w+)"', form)}

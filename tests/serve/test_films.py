@@ -73,12 +73,35 @@ def test_a_film_comes_back_larger(server: Server) -> None:
 
 
 def test_a_transparent_film_takes_a_container_that_keeps_it(server: Server) -> None:
-    """No visitor can choose a codec: the container that was sent, or Matroska, implies one."""
+    """Without a codec, the container that was sent, or Matroska, implies one."""
     content = film_of(2, container="mov", codec="png", pixels="rgba")
     done = server.ended(server.send("clear.mp4", content)["id"])
     assert (done["state"], done["result"]["name"]) == ("done", "clear-2x.mkv"), done
     with av.open(io.BytesIO(server.ask("GET", f"/api/jobs/{done['id']}/result").body)) as opened:
         assert len(next(opened.decode(video=0)).format.components) == 4
+
+
+def test_a_film_has_settings_of_its_own(server: Server) -> None:
+    job = server.send(
+        "in.mkv", film_of(2), film_model="upconv_7/photo", film_codec="x265", film_crf="31.5"
+    )
+    done = server.ended(job["id"])
+    command = "waifu2x video -n none -m upconv_7/photo -c x265 --crf 31.5 in.mkv in-2x.mkv"
+    assert (done["state"], done["command"]) == ("done", command)
+    made = server.ask("GET", f"/api/jobs/{done['id']}/result").body
+    with av.open(io.BytesIO(made)) as opened:
+        assert opened.streams.video[0].codec_context.name == "hevc"
+    assert b" crf=31.5 " in made  # as the encoder notes it
+    # A model that is given alone is for films, too; what is empty is as usual.
+    path = f"/api/jobs/{job['id']}/retry"
+    again = server.ask("POST", path, model="vgg_7/art", film_codec="", film_crf="").data
+    assert again["command"] == "waifu2x video -n none -m vgg_7/art in.mkv in-2x.mkv"
+    server.ask("POST", f"/api/jobs/{job['id']}/cancel")
+    for name, wrong in (
+        ("codec", "exe"), ("crf", "x"), ("model", "/etc/passwd"), ("deinterlace", "maybe")
+    ):  # fmt: skip
+        path = f"/api/jobs?name=in.mkv&film_{name}={wrong}"
+        assert server.ask("POST", path, b"x").status == 400, path
 
 
 @pytest.mark.matrix

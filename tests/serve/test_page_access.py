@@ -55,7 +55,10 @@ def test_nobody_is_kept_out(
             ("depth", "8"),
         ):
             choose(page, name, value)
-        page.run("document.getElementById('settings-box').open = true")
+        page.run(
+            "for (const id of ['settings-box', 'film-settings'])"
+            "document.getElementById(id).open = true"
+        )
         check("settings", width)
         page.run("document.getElementById('settings-box').open = innerWidth >= 960; scrollTo(0, 0)")
         look(page, "one.png")

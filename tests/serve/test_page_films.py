@@ -98,6 +98,10 @@ def test_a_film_from_drop_to_file(
     press(page, "cancel", "in.mkv")
     until(page, "cancelled", "in.mkv")
     choose(page, "tta", "1")
+    page.run("document.getElementById('film-settings').open = true")
+    choose(page, "film_model", "upconv_7/photo")
+    choose(page, "film_codec", "ffv1")
+    page.keep("settings")
     press(page, "redo", "in.mkv")
     until(page, "done", "in.mkv")
     press(page, "compare", "in.mkv")
@@ -110,6 +114,11 @@ def test_a_film_from_drop_to_file(
     assert np.abs(before.astype(int) - sources[32]).mean() < 4
     page.keep("compare")
     page.driver.find_element("id", "viewer-download").click()
-    frames = frames_of(io.BytesIO(saved(downloads, "in-2x.mkv")))
+    line = page_server.ask("GET", "/api/jobs").data["jobs"][0]["command"]
+    assert line == "waifu2x video -m upconv_7/photo -c ffv1 in.mkv in-2x.mkv"
+    made = saved(downloads, "in-2x.mkv")
+    with av.open(io.BytesIO(made)) as opened:
+        assert opened.streams.video[0].codec_context.name == "ffv1"
+    frames = frames_of(io.BytesIO(made))
     assert len(frames) == count
     assert np.abs(frames[32].astype(int) - after).mean() < 2

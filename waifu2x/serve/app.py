@@ -213,7 +213,8 @@ class Api:
             for name, value in request.query_params.items()
             if name in ("model", "noise", "scale", "tta")
         }
-        settings = await run_in_threadpool(JobSettings.of, asked, record.settings)
+        own = record.settings.of_film() if record.kind == "film" else record.settings
+        settings = await run_in_threadpool(JobSettings.of, asked, own)
         made = await run_in_threadpool(self._service.views.crop, record, page, box, settings)
         return Response(made, media_type="image/png", headers=attached("crop.png"))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from waifu2x import __version__
@@ -9,6 +10,7 @@ from waifu2x.api.settings.table import HTTP
 from waifu2x.errors import OutputError
 from waifu2x.flows.jobs import ARCHIVES_READ
 from waifu2x.formats import film, table
+from waifu2x.formats.film.writing.codecs import ENCODERS, is_available
 from waifu2x.serve import job_settings
 from waifu2x.serve.film_frames import can_read
 from waifu2x.serve.jobs import fields
@@ -38,9 +40,18 @@ def capabilities(service: Service) -> dict[str, Any]:
         },
         "output": service.output is not None,
         "video": bool(films),
-        "settings": [{"name": row.name, "option": row.option} for row in HTTP],
+        "settings": [
+            {"name": row.name, "option": row.option} for row in HTTP if not row.is_of_films
+        ],
+        "codecs": _codecs() if films else (),
         "defaults": fields(service.defaults),
     }
+
+
+@functools.cache
+def _codecs() -> tuple[str, ...]:
+    """Returns the encoders of films that work on this machine; hardware is asked once."""
+    return tuple(name for name in ENCODERS if is_available(name))
 
 
 def _model(one: Any, service: Service) -> dict[str, Any]:

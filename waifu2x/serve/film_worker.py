@@ -11,7 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from waifu2x.api import Upscaler
 from waifu2x.errors import BackendError, ImageError, OutputError, Waifu2xError
@@ -31,6 +31,7 @@ from waifu2x.networks import model_set
 from waifu2x.serve import film_remarks, names
 from waifu2x.serve.film_frames import check_film, frame_count
 from waifu2x.serve.job_results import JobResults
+from waifu2x.serve.job_settings import JobSettings
 from waifu2x.serve.jobs import JobRecord, Remarks
 from waifu2x.serve.limits import FILM_SECONDS, ServiceLimits
 from waifu2x.serve.queue import Queue
@@ -150,9 +151,9 @@ class FilmWorker:
         self, record: JobRecord, reader: FilmReader, target: Path
     ) -> tuple[Path, PreparedFilm, Remarks]:
         """Makes the film; returns its path, what was decided about it, and what to say of it."""
-        settings, film = record.settings, reader.film
+        settings, film = record.settings.of_film(), reader.film
         models = model_set.find(settings.model)
-        decided, prepared = _prepared(reader, target, settings.arguments(), models)
+        decided, prepared = _prepared(reader, target, settings, models)
         if not decided.changes:
             raise ImageError(
                 f"{record.name}: nothing to do", "give a noise level, or a larger size"
@@ -208,7 +209,7 @@ class FilmWorker:
 
 
 def _prepared(
-    reader: FilmReader, target: Path, arguments: dict[str, Any], models: ModelSet
+    reader: FilmReader, target: Path, settings: JobSettings, models: ModelSet
 ) -> tuple[DecidedFilm, PreparedFilm]:
     """Decides about a film. No user is there to say what may be left out, so another container is
     taken where that of `target` cannot hold all: the one that leaves out the fewest sounds, then
@@ -223,9 +224,16 @@ def _prepared(
         if is_clear and not keeps_transparency(container):
             continue
         wanted = target.with_suffix(f".{container}")
-        job = FilmJob(reader.path, wanted, drop_unsupported=True, overwrite=True)
+        job = FilmJob(
+            reader.path,
+            wanted,
+            settings.wish,
+            drop_unsupported=True,
+            deinterlacing=settings.deinterlacing,
+            overwrite=True,
+        )
         try:
-            decided = automatic.decided(film, job, arguments, models)
+            decided = automatic.decided(film, job, settings.arguments(), models)
             found.append((decided, prepare(reader, decided.job, decided.height, decided.width)))
         except OutputError as error:
             fault = fault or error

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
-from waifu2x.api.settings.kinds import QUALITY, SCALE, OneOf, noise_level
+from waifu2x.api.settings.kinds import CRF, QUALITY, SCALE, OneOf, noise_level
 from waifu2x.api.settings.setting import Setting
 from waifu2x.api.settings.table import HTTP, conflict
 from waifu2x.flows.jobs import Output
 from waifu2x.formats import table
+from waifu2x.formats.film.reading.fields import Deinterlacing
+from waifu2x.formats.film.writing.codecs import Wish
 from waifu2x.formats.table import Depth, OutputOptions, Quality
 from waifu2x.networks import catalogue, listing
 from waifu2x.networks.listing import ModelInfo
@@ -37,13 +40,18 @@ class JobSettings:
     quality: str | None = None
     """1 to 100, or like; None for the format's default."""
     depth: str = "auto"
+    film_model: str = catalogue.FILM_DEFAULT
+    film_codec: str | None = None
+    """The encoder; None for that of the film's kind."""
+    film_crf: str | None = None
+    film_deinterlace: str = "auto"
 
     @classmethod
     def of(cls, query: Mapping[str, str], default: JobSettings | None = None) -> JobSettings:
         """Reads settings from a query; `default` has those that it lacks. Raises ValueError, with a
         sentence, for settings that make no sense."""
         default = default or cls()
-        rows = {row.name: row for row in HTTP}
+        rows = {row.parameter: row for row in HTTP}
         given = {name: query[name] for name in rows if query.get(name)}
         if said := conflict((rows[name] for name in given), dashes=""):
             raise ValueError(said)
@@ -58,6 +66,8 @@ class JobSettings:
             if query.get(name) == "" and row.default is None and not row.group
         }
         values |= {name: _kept(rows[name], text) for name, text in given.items()}
+        if "model" in given and "film_model" not in given:
+            values["film_model"] = values["model"]
         found = cls(**values)
         if found.noise == "none" and found.scale is not None and SCALE.parse(found.scale) == 1:
             raise ValueError("Nothing to do: give a noise level, a scale above 1, or both.")
@@ -78,6 +88,21 @@ class JobSettings:
         }
         return {row.name: getattr(self, row.name) for row in HTTP if row.api == "upscaler"} | own
 
+    def of_film(self) -> JobSettings:
+        """Returns the settings by which a film is made."""
+        return replace(self, model=self.film_model)
+
+    @property
+    def wish(self) -> Wish:
+        """Returns how films are encoded."""
+        return Wish(self.film_codec, None if self.film_crf is None else CRF.parse(self.film_crf))
+
+    @property
+    def deinterlacing(self) -> Deinterlacing | None:
+        """Returns what is made of interlaced films; None: by what they say."""
+        how = self.film_deinterlace
+        return None if how == "auto" else cast(Deinterlacing, how)
+
     def output(self, source_extension: str) -> Output:
         """Returns how the result of a source of that extension is written. Raises ValueError if its
         format does not support the settings."""
@@ -93,11 +118,11 @@ class JobSettings:
         words = ["waifu2x", "video" if is_film else "upscale"]
         usual = JobSettings()
         for row in HTTP:
-            value = getattr(self, row.name)
-            # Films have another default for the model, and no settings of files of pictures.
-            if (is_film and row.api == "file") or value is None:
-                continue
-            if value != getattr(usual, row.name) or (is_film and row.key == "model"):
+            value = getattr(self, row.parameter)
+            # Films have a model of their own, and no settings of files of pictures.
+            is_other = row.api == "file" or row.name == "model"
+            is_meant = row.is_of_films or not is_other if is_film else not row.is_of_films
+            if is_meant and value is not None and value != getattr(usual, row.parameter):
                 words += [row.option, str(value)]
         files = [name]
         if is_film:
@@ -124,4 +149,4 @@ def _kept(row: Setting, text: str) -> Any:
     try:
         return kind.kept(text)
     except ValueError as error:
-        raise ValueError(f"{row.name}: {error}") from error
+        raise ValueError(f"{row.parameter}: {error}") from error

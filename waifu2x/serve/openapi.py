@@ -182,7 +182,7 @@ def _schema(row: Setting) -> dict[str, Any]:
     return {"enum": [*unset, *map(kind.kept, kind.words)]}
 
 
-_SETTINGS = [_query(row.name, _schema(row), row.http) for row in HTTP]
+_SETTINGS = [_query(row.parameter, _schema(row), row.http) for row in HTTP]
 _COUNTS = _object(**dict.fromkeys(STATES, _WHOLE))
 _LIST = _object(
     version=_WHOLE,
@@ -204,7 +204,9 @@ _SCHEMAS = {
     "Error": _object(error={"type": "string", "description": "A sentence"}),
     "Settings": _object(
         **{
-            row.name: _or_null(row.kind.json) if row.default is None else {"type": row.kind.json}
+            row.parameter: _or_null(row.kind.json)
+            if row.default is None
+            else {"type": row.kind.json}
             for row in HTTP
         }
     ),

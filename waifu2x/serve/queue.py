@@ -155,7 +155,8 @@ class Queue:
 
     def done(self) -> list[JobRecord]:
         """Returns all jobs with results, oldest first."""
-        return self._store.find(states=("done",))
+        states: tuple[State, ...] = ("done",)
+        return self._store.find(states=states)
 
     # For clients: changes.
 

@@ -23,12 +23,13 @@ from waifu2x.serve.jobs import (
     fields,
 )
 
-_VERSION = 4
+_VERSION = 5
 """The version of the tables. Those in `_UPGRADES` are upgraded; files of others are put aside."""
 _UPGRADES = {
     1: "ALTER TABLE jobs ADD COLUMN size INTEGER NOT NULL DEFAULT 0",
     2: "ALTER TABLE jobs ADD COLUMN remarks TEXT",
     3: "UPDATE jobs SET version = number",  # jobs that changed together had the same version
+    4: "UPDATE jobs SET settings = json_set(settings, '$.film_model', settings ->> '$.model')",
 }
 """The statement that makes each version the next one."""
 _RESERVED = 1 << 20

@@ -57,8 +57,18 @@ class Setting:
 
     @property
     def name(self) -> str:
-        """The name in Python, and in requests."""
+        """The name in Python."""
         return self.own_name or self.key.replace("-", "_")
+
+    @property
+    def is_of_films(self) -> bool:
+        """Whether it is for films alone."""
+        return self.commands == "video"
+
+    @property
+    def parameter(self) -> str:
+        """The name in requests, which are for pictures and films alike."""
+        return f"film_{self.name}" if self.is_of_films else self.name
 
     @property
     def option(self) -> str:

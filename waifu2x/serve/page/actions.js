@@ -1,6 +1,7 @@
 // The actions of people on pictures, on one or on many of them.
 
 import * as api from "./api.js";
+import * as words from "./words.js";
 
 const FINISHED = ["done", "failed", "cancelled"];
 const MOST = 10_000; // ids in a request
@@ -50,7 +51,7 @@ export class Actions {
   /** Makes a job again by another model, with its other settings; stops it first if need be. Throws an ApiError. */
   async useModel(id, model) {
     const job = this.#queue.jobs.get(id);
-    if (job.settings.model === model) return;
+    if (words.model(job) === model) return;
     if (isPossible("cancel", job)) await api.post("api/jobs/cancel", { ids: [id] });
     await api.post(`api/jobs/retry?${api.query({ model })}`, { ids: [id] });
   }

@@ -57,7 +57,7 @@ export const json = async (path, options) => (await request(path, options)).json
 export const post = (path, data) =>
   json(path, { method: "POST", more: { "Content-Type": "application/json" }, body: JSON.stringify(data) });
 
-const CLEARED = ["format", "quality"]; // empty, they take away what a job had
+const CLEARED = ["format", "quality", "film_codec", "film_crf"]; // empty, they take away what a job had
 
 /** Values as a query; what is empty is left to the server. */
 export function query(values) {

@@ -172,7 +172,7 @@ export class Card {
     if (error && (state === "failed" || state === "refused")) return words.sentence(error.replace(`${name}: `, ""));
     if (state === "uploading") return progress ? `${words.percent(progress)} sent` : "Waits to be sent";
     if (state === "working" && this.job.preparing) {
-      return `Preparing ${settings.model} for this machine, once: compiling for ${words.seconds(this.job.preparing)}`;
+      return `Preparing ${words.model(this.job)} for this machine, once: compiling for ${words.seconds(this.job.preparing)}`;
     }
     if (state === "working") {
       const parts = [words.percent(progress)];
@@ -187,7 +187,7 @@ export class Card {
     }
     const remarks = words.remarks(this.job);
     if (state === "done" && remarks.length) return remarks.join(" · ");
-    const line = words.settings(settings);
+    const line = words.settings(settings, this.job.kind);
     return state === "done" && result?.seconds ? `${line} · ${words.seconds(result.seconds)}` : line;
   }
 }

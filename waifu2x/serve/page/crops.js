@@ -93,7 +93,7 @@ export class Crops {
     if (this.#region) return;
     if (!this.chosen.length) {
       // Its own model, and the first of two other families.
-      const own = this.#job.settings.model;
+      const own = words.model(this.#job);
       const families = new Map(this.#ticks.toReversed().map((tick) => [family(tick.value), tick]));
       families.delete(family(own));
       const others = [...families.values()].reverse().slice(0, 2);

@@ -172,7 +172,8 @@ class Page {
 
   /** Makes a picture by a model, as all that are added from then on. */
   async #use(id, model) {
-    byId("model").value = model;
+    const isFilm = this.#queue.jobs.get(id).kind === "film";
+    byId(isFilm ? "film-model" : "model").value = model;
     byId("settings").dispatchEvent(new Event("input"));
     try {
       await this.#actions.useModel(id, model);

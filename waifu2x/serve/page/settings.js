@@ -21,6 +21,9 @@ export class Settings {
     for (const model of known.models) byId("model").append(new Option(model.name, model.name));
     byId("format").append(new Option("as the input", ""));
     for (const format of known.formats) byId("format").append(new Option(format.name, word(format)));
+    byId("film-settings").hidden = !known.video;
+    for (const model of known.models) byId("film-model").append(new Option(model.name, model.name));
+    for (const codec of known.codecs) byId("film-codec").append(new Option(codec, codec));
     this.value = { ...known.defaults, ...this.#kept() };
     this.#form.addEventListener("input", () => this.#changed());
     this.#form.addEventListener("submit", (event) => event.preventDefault());
@@ -40,7 +43,7 @@ export class Settings {
 
   /** The form's settings, as a request for a job has them. */
   get value() {
-    const { model, noise, size, scale, width, height, tta, format, qualityKind, quality, depth } =
+    const { model, noise, size, scale, width, height, tta, format, qualityKind, quality, depth, ...rest } =
       Object.fromEntries(new FormData(this.#form));
     const pixels = size === "pixels" && (width.trim() || height.trim());
     return {
@@ -53,6 +56,10 @@ export class Settings {
       format,
       quality: !this.#qualityOf ? "" : qualityKind === "number" ? quality : qualityKind,
       depth,
+      film_model: rest.film_model,
+      film_codec: rest.film_codec,
+      film_crf: rest.film_crf.trim(),
+      film_deinterlace: rest.film_deinterlace,
     };
   }
 
@@ -74,6 +81,10 @@ export class Settings {
     const number = settings.quality && settings.quality !== "like";
     choose(form.qualityKind, number ? "number" : (settings.quality ?? ""));
     if (number) form.quality.value = settings.quality;
+    choose(form.film_model, settings.film_model);
+    choose(form.film_codec, settings.film_codec ?? "");
+    choose(form.film_deinterlace, settings.film_deinterlace || "auto");
+    form.film_crf.value = settings.film_crf ?? "";
     this.#show();
   }
 

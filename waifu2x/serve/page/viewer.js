@@ -223,7 +223,7 @@ export class Viewer {
     const sizes = [source, state === "done" ? result : null].filter((each) => each?.width);
     const pixels = sizes.map(({ width, height }) => `${width}x${height}`).join(" → ");
     const done = state === "working" ? words.percent(progress) : "";
-    setText(byId("viewer-about"), [pixels, words.settings(settings), done].filter(Boolean).join(" · "));
+    setText(byId("viewer-about"), [pixels, words.settings(settings, kind), done].filter(Boolean).join(" · "));
     byId("viewer-download").hidden = state !== "done";
     const pages = source?.pages ?? 1;
     byId("pages-bar").hidden = pages < 2;

@@ -57,14 +57,23 @@ export function file(about, kind) {
   return words.join(", ");
 }
 
-/** Settings in a line: "cunet/art · noise auto · 2x · webp". */
-export function settings(chosen) {
-  const words = [chosen.model, `noise ${chosen.noise}`];
+/** The model that makes a job. */
+export const model = ({ kind, settings: chosen }) => (kind === "film" ? chosen.film_model : chosen.model);
+
+/** Settings of a job of that kind in a line: "cunet/art · noise auto · 2x · webp". */
+export function settings(chosen, kind) {
+  const isFilm = kind === "film";
+  const words = [model({ kind, settings: chosen }), `noise ${chosen.noise}`];
   if (chosen.width && chosen.height) words.push(`${chosen.width}x${chosen.height} pixels`);
   else if (chosen.width) words.push(`${chosen.width} pixels wide`);
   else if (chosen.height) words.push(`${chosen.height} pixels high`);
   else words.push(`${chosen.scale}x`);
   if (Number(chosen.tta) > 1) words.push(`extra quality ${chosen.tta}`);
+  if (isFilm) {
+    if (chosen.film_codec) words.push(chosen.film_codec);
+    if (chosen.film_crf) words.push(`crf ${chosen.film_crf}`);
+    return words.join(" · ");
+  }
   if (chosen.format) words.push(chosen.format);
   if (chosen.quality) words.push(`quality ${chosen.quality}`);
   if (chosen.depth && chosen.depth !== "auto") words.push(`${chosen.depth} bits`);
