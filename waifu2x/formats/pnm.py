@@ -11,7 +11,7 @@ import numpy as np
 from waifu2x.errors import ImageError
 from waifu2x.formats.base import DAMAGED, DecodedFile, Writer
 from waifu2x.formats.limits import OverBudgetError, check_pixels
-from waifu2x.imaging.picture import Picture
+from waifu2x.imaging.picture import Metadata, Picture
 from waifu2x.imaging.streams import Extent, Header, Timed
 
 _LONGEST = 1 << 16
@@ -26,6 +26,14 @@ def is_deep(data: bytes) -> bool:
     """Returns whether a file is a colour one of 16 bits, which Pillow reduces to 8."""
     header = re.match(_HEADER, data[:_LONGEST]) if data.startswith(b"P6") else None
     return header is not None and 255 < int(header[3]) < 65536
+
+
+def comment(data: bytes) -> bytes | None:
+    """Returns the lines of comment in a header, without their #; None without any."""
+    whole = _SIZES if data[1:2] in (b"1", b"4") else _PEAK
+    header = re.match(whole, data[:_LONGEST])
+    lines = re.findall(rb"#[ \t]*([^\r\n]*)", header[0]) if header else []
+    return b"\n".join(lines) or None
 
 
 def check(data: bytes) -> None:
@@ -56,7 +64,8 @@ def _decoded(data: bytes, start: int, extent: Extent, most: int) -> Generator[Ti
     samples = np.frombuffer(data, ">u2", 3 * width * height, start)
     if most < 65535:
         samples = np.rint(samples.clip(0, most) * (65535 / most))
-    yield Timed(Picture(samples.astype(np.uint16).reshape(height, width, 3)))
+    pixels = samples.astype(np.uint16).reshape(height, width, 3)
+    yield Timed(Picture(pixels, metadata=Metadata(comment=comment(data))))
 
 
 class PnmWriter(Writer):

@@ -79,6 +79,18 @@ def jp2_colours(data: bytes) -> list[bytes]:
     return [data[at:end] for kind, at, end in boxes(data, *header, budget) if kind == b"colr"]
 
 
+def uuids(data: bytes) -> dict[bytes, bytes]:
+    """Returns the contents of a file's own uuid boxes by their identifiers; the first of each.
+
+    Raises OverBudgetError.
+    """
+    found: dict[bytes, bytes] = {}
+    for kind, at, end in boxes(data, 0, len(data), Budget(len(data))):
+        if kind == b"uuid" and end - at > 16:
+            found.setdefault(data[at : at + 16], data[at + 16 : end])
+    return found
+
+
 def _within(
     data: bytes, path: tuple[bytes, ...], at: int, end: int, budget: Budget
 ) -> tuple[int, int] | None:

@@ -113,4 +113,16 @@ def profile(data: bytes) -> bytes | None:
     return b"".join(parts) or None
 
 
+def xmp(data: bytes) -> bytes | None:
+    """Returns the XMP of a GIF; None without it. XMP Specification, part 3 (2020), 1.1.2.
+
+    It lies there as it is, not in blocks; 258 bytes behind it lead readers of blocks to its end.
+    """
+    at = data.find(_XMP) + len(_XMP)
+    end = data.find(_XMP_END, at) if at >= len(_XMP) else -1
+    return data[at:end] if end > at else None
+
+
+_XMP = b"!\xff\x0bXMP DataXMP"
+_XMP_END = bytes((1, *range(255, -1, -1), 0))
 _PROFILE = b"!\xff\x0bICCRGBG1012"

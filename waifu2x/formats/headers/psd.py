@@ -15,7 +15,9 @@ RGB, MULTICHANNEL = 3, 7
 _COLOURS = {0: 1, 1: 1, 2: 1, 3: 3, 4: 4, 8: 1, 9: 3}
 """Channels of the colours, by the number of the mode."""
 _VERSION = 1057
-"""The resource that says whether there is a merged picture."""
+"""The resource whose fifth byte says whether there is a merged picture."""
+RESOLUTION, IPTC, EXIF, XMP = 1005, 1028, 1058, 1060
+"""Resources that are metadata."""
 
 
 class PsdHeader(NamedTuple):
@@ -45,7 +47,7 @@ def read(data: bytes) -> PsdHeader | None:
         (length,) = struct.unpack_from(">I", data, 26)
         at = 30 + length
         (length,) = struct.unpack_from(">I", data, at)
-        is_merged = _is_merged(data, at + 4, at + 4 + length)
+        version_info = _resources(data, at + 4, at + 4 + length).get(_VERSION, b"")
         at += 4 + length
         wide = "Q" if version == 2 else "I"
         (length,) = struct.unpack_from(">" + wide, data, at)
@@ -60,7 +62,13 @@ def read(data: bytes) -> PsdHeader | None:
     further = channels - _COLOURS.get(mode, channels)
     transparent = count < 0 and further > 0
     return PsdHeader(
-        version, bits, mode, is_merged, abs(count), transparent, max(0, further - transparent)
+        version,
+        bits,
+        mode,
+        version_info[4:5] != b"\0",
+        abs(count),
+        transparent,
+        max(0, further - transparent),
     )
 
 
@@ -70,14 +78,26 @@ def is_transparent(data: bytes) -> bool:
     return header is not None and header.transparent
 
 
-def _is_merged(data: bytes, at: int, end: int) -> bool:
-    budget = Budget(len(data))
+def resources(data: bytes) -> dict[int, bytes]:
+    """Returns the contents of a file's image resources by their numbers, up to one that is damaged.
+
+    Of several of one number, the first counts. Raises OverBudgetError.
+    """
+    try:
+        at = 30 + int(struct.unpack_from(">I", data, 26)[0])
+        (length,) = struct.unpack_from(">I", data, at)
+        return _resources(data, at + 4, at + 4 + length)
+    except struct.error:
+        return {}
+
+
+def _resources(data: bytes, at: int, end: int) -> dict[int, bytes]:
+    budget, found = Budget(len(data)), dict[int, bytes]()
     while at + 12 <= end and data[at : at + 4] == b"8BIM":
         budget.visit()
         kind, named = struct.unpack_from(">HB", data, at + 4)
         at += 6 + named + 1 + (named + 1) % 2
         (length,) = struct.unpack_from(">I", data, at)
-        if kind == _VERSION and length >= 5:
-            return bool(data[at + 8])
+        found.setdefault(kind, data[at + 4 : at + 4 + length])
         at += 4 + length + length % 2
-    return True
+    return found

@@ -6,6 +6,7 @@ import re
 import struct
 import zlib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -47,6 +48,13 @@ _FIELDS: tuple[tuple[Kind, str], ...] = (
 )
 _RAW_EXIF = (b"Raw profile type exif\0", b"Raw profile type APP1\0")
 _RAW_IPTC = b"Raw profile type iptc\0"
+_UUID_XMP = bytes.fromhex("be7acfcb97a942e89c71999491e3afac")
+_JP2_EXIF = (b"JpgTiffExif->JP2", bytes.fromhex("0537cdab9d0c4431a72afa561f2a113e"))
+_JP2_IPTC = (
+    bytes.fromhex("33c7a4d2b81d4723a0baf1a3e097ad38"),
+    bytes.fromhex("09a14e97c0b442e0bebf36df6f0ce36f"),
+)
+"""Identifiers of uuid boxes, as exiftool knows them."""
 _LARGEST_TEXT = 1 << 24
 """Bytes of a compressed text that are unpacked."""
 _LONGEST = 65_000
@@ -74,6 +82,8 @@ def of_file(data: bytes, info: Mapping[Any, Any], form: str) -> tuple[Metadata, 
         metadata = _of_png(metadata, data)
     elif form == "JXL":
         metadata = _of_jxl(metadata, data)
+    elif form in _ELSEWHERE:
+        metadata = _ELSEWHERE[form](metadata, data)
     said, orientation = upright(metadata)
     # These two are stored upright: the decoder has followed the orientation.
     return said, 1 if form in ("JXL", "HEIF") else orientation
@@ -284,6 +294,70 @@ def _of_jxl(metadata: Metadata, data: bytes) -> Metadata:
         content = jxl.content_of(data, b"Exif") or b""
         block = _exif(content[4 + int.from_bytes(content[:4], "big") :])
     return replace(metadata, exif=block, xmp=metadata.xmp or jxl.content_of(data, b"xml "))
+
+
+def _of_psd(metadata: Metadata, data: bytes) -> Metadata:
+    """Returns metadata with that of Photoshop's image resources."""
+    from waifu2x.formats.headers import psd
+
+    found = psd.resources(data)
+    dots = None
+    with suppress(struct.error):  # numbers of 16.16 bits, each behind one of its units
+        dots = [
+            side / 65536 for side in struct.unpack_from(">I4xI", found.get(psd.RESOLUTION, b""))
+        ]
+    return replace(
+        metadata,
+        exif=_exif(found.get(psd.EXIF)),
+        xmp=found.get(psd.XMP) or None,
+        iptc=found.get(psd.IPTC) or None,
+        dpi=dpi(dots),
+    )
+
+
+def _of_jpeg_2000(metadata: Metadata, data: bytes) -> Metadata:
+    """Returns metadata with that of the boxes in which exiftool and Adobe's programs put it."""
+    from waifu2x.formats.headers import boxes
+
+    found = boxes.uuids(data)
+    blocks = [_exif(found.get(uuid)) for uuid in _JP2_EXIF]
+    records = [_of_resources(found.get(uuid, b"")) for uuid in _JP2_IPTC]
+    return replace(
+        metadata,
+        exif=next(filter(None, blocks), None),
+        xmp=found.get(_UUID_XMP),
+        iptc=next(filter(None, records), None),
+    )
+
+
+def _of_isobmff(metadata: Metadata, data: bytes) -> Metadata:
+    """Returns metadata with the XMP that a file has beside its items, as films have it."""
+    from waifu2x.formats.headers import boxes
+
+    return replace(metadata, xmp=metadata.xmp or boxes.uuids(data).get(_UUID_XMP))
+
+
+def _of_gif(metadata: Metadata, data: bytes) -> Metadata:
+    from waifu2x.formats.headers import gif
+
+    return replace(metadata, xmp=gif.xmp(data))
+
+
+def _of_pnm(metadata: Metadata, data: bytes) -> Metadata:
+    from waifu2x.formats import pnm
+
+    return replace(metadata, comment=pnm.comment(data))
+
+
+_ELSEWHERE = {
+    "AVIF": _of_isobmff,
+    "GIF": _of_gif,
+    "HEIF": _of_isobmff,
+    "JPEG2000": _of_jpeg_2000,
+    "PPM": _of_pnm,
+    "PSD": _of_psd,
+}
+"""Formats whose metadata Pillow leaves, by its names."""
 
 
 def _dots(body: bytes) -> tuple[float, float] | None:
