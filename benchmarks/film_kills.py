@@ -37,8 +37,8 @@ from waifu2x.flows.film.frames.frame_source import Planes
 from waifu2x.flows.film.makers.by_fleet import FilmOpening, MakerByFleet
 from waifu2x.flows.film.makers.run_maker import MakerHere, RunMaker
 from waifu2x.flows.film.making import make_film
-from waifu2x.flows.film.parts import manifest
-from waifu2x.flows.film.parts.begun_film import parts_folder
+from waifu2x.flows.film.parts import part_files
+from waifu2x.flows.film.parts.part_files import parts_folder
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import FilmJob, prepare
 from waifu2x.flows.fleet.process_worker import ProcessWorker
@@ -160,7 +160,7 @@ class Film(NamedTuple):
         folder = parts_folder(self.target)
         if not folder.is_dir():
             return 0
-        there = manifest.all_recorded(folder)
+        there = part_files.all_recorded(folder)
         return sum(len(told.encoded.pts) for told in there.values())
 
     def enlarged(self) -> int:

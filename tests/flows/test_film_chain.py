@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from waifu2x.errors import ImageError
-from waifu2x.flows.film.parts.manifest import PartRecord
+from waifu2x.flows.film.parts.part_files import PartRecord
 from waifu2x.flows.film.parts.part_runs import PartRun, RunQueue, missing_runs, runs_within
 from waifu2x.formats.film.writing.encode import Encoded
 

@@ -29,8 +29,8 @@ from tests.flows.test_film_times import picture  # noqa: E402
 from tests.helpers import containers  # noqa: E402
 from tests.helpers.cases import thinned  # noqa: E402
 from waifu2x.errors import OutputError  # noqa: E402
-from waifu2x.flows.film.parts import manifest  # noqa: E402
-from waifu2x.flows.film.parts.begun_film import parts_folder  # noqa: E402
+from waifu2x.flows.film.parts import part_files  # noqa: E402
+from waifu2x.flows.film.parts.part_files import parts_folder  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
 from waifu2x.formats.film.reading import opening  # noqa: E402
@@ -205,7 +205,7 @@ def test_silence_is_that_of_its_samples(codec: str, silent: int, size: int) -> N
         made = list(filled.before(second))
         assert made[0].pts == 180
         assert b"".join(map(bytes, made)) == bytes([silent]) * (8000 * size * 2)
-        with pytest.raises(OutputError, match=r"audio 1 has gaps .*: write an \.mkv"):
+        with pytest.raises(OutputError, match=r"audio 1 has gaps .*; write an \.mkv"):
             list(filled.before(absurd))
 
 
@@ -245,8 +245,8 @@ def test_an_index_has_its_room_before_the_packets(
         plan = header.FilmPlan(reader.film, prepared.shape, prepared.plan)
     folder = parts_folder(target)
     parts = [
-        (manifest.part_path(folder, number), one.encoded)
-        for number, one in sorted(manifest.all_recorded(folder).items())
+        (part_files.part_path(folder, number), one.encoded)
+        for number, one in sorted(part_files.all_recorded(folder).items())
     ]
     closed: list[int] = []
     with source.open("rb") as file, opening.opened(file, "film.mp4") as container:

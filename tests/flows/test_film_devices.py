@@ -24,7 +24,7 @@ from waifu2x.errors import BackendError, ImageError  # noqa: E402
 from waifu2x.flows.film import request  # noqa: E402
 from waifu2x.flows.film.makers.by_fleet import MakerByFleet  # noqa: E402
 from waifu2x.flows.film.making import MadeFilm, make_film  # noqa: E402
-from waifu2x.flows.film.parts.begun_film import parts_folder  # noqa: E402
+from waifu2x.flows.film.parts.part_files import parts_folder  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
 from waifu2x.formats.film.description import Cut  # noqa: E402

@@ -25,8 +25,8 @@ from waifu2x.flows.film.frames.frame_device import FrameDevice  # noqa: E402
 from waifu2x.flows.film.makers.by_fleet import MakerByFleet  # noqa: E402
 from waifu2x.flows.film.makers.run_maker import MakerHere  # noqa: E402
 from waifu2x.flows.film.making import MadeFilm, make_film  # noqa: E402
-from waifu2x.flows.film.parts import manifest  # noqa: E402
-from waifu2x.flows.film.parts.begun_film import parts_folder  # noqa: E402
+from waifu2x.flows.film.parts import part_files  # noqa: E402
+from waifu2x.flows.film.parts.part_files import parts_folder  # noqa: E402
 from waifu2x.flows.film.parts.part_runs import (  # noqa: E402
     FilmWork,
     PartRun,
@@ -76,7 +76,7 @@ def test_the_last_round_counts(job: FilmJob) -> None:
 
     def lose(work: FilmWork, turn: int) -> None:
         if turn < 4:
-            manifest.forget(work.folder, 1)
+            part_files.forget(work.folder, 1)
 
     made, rounds = _made(job, lose)
     assert made.frames == 24
@@ -87,7 +87,7 @@ def test_the_last_round_counts(job: FilmJob) -> None:
 
 def test_what_never_stays_is_a_sentence(job: FilmJob) -> None:
     with pytest.raises(ImageError, match="differ at each reading"):
-        _made(job, lambda work, turn: manifest.forget(work.folder, 1))
+        _made(job, lambda work, turn: part_files.forget(work.folder, 1))
 
 
 def test_parts_are_removed_while_nobody_else_can_begin(
@@ -148,9 +148,9 @@ def test_a_part_behind_the_end_is_left_out(job: FilmJob) -> None:
     """A maker that sought found frames there; one that decoded all before them found the end."""
 
     def end_earlier(work: FilmWork, turn: int) -> None:
-        told = manifest.all_recorded(work.folder)
-        manifest.record(work.folder, 1, told[1]._replace(following=None, is_sought=False))
-        manifest.record(work.folder, 2, told[2]._replace(is_sought=True))
+        told = part_files.all_recorded(work.folder)
+        part_files.record(work.folder, 1, told[1]._replace(following=None, is_sought=False))
+        part_files.record(work.folder, 2, told[2]._replace(is_sought=True))
 
     made, rounds = _made(job, end_earlier)
     assert (made.frames, len(rounds)) == (20, 1)

@@ -15,8 +15,8 @@ films = pytest.importorskip("tests.helpers.films")
 from tests.flows.test_film_streams import enlarge, pictures_of  # noqa: E402
 from waifu2x.errors import OutputError  # noqa: E402
 from waifu2x.flows.film import request  # noqa: E402
-from waifu2x.flows.film.parts import manifest, part_sink  # noqa: E402
-from waifu2x.flows.film.parts.begun_film import parts_folder  # noqa: E402
+from waifu2x.flows.film.parts import part_files, part_sink  # noqa: E402
+from waifu2x.flows.film.parts.part_files import parts_folder  # noqa: E402
 from waifu2x.flows.film.request import FilmJob  # noqa: E402
 from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
 from waifu2x.formats.film.writing.encode import PartEncoder  # noqa: E402
@@ -82,7 +82,7 @@ def test_an_encoder_that_cannot_be_opened_is_a_sentence(
     with pytest.raises(OutputError, match=r"out\.mkv\.parts: cannot write: no space left"):
         enlarge(job)
     folder = parts_folder(job.target)
-    assert list(manifest.all_recorded(folder)) == [0]
+    assert list(part_files.all_recorded(folder)) == [0]
     assert [path.name for path in folder.glob(".*")] == []
     monkeypatch.undo()
     monkeypatch.setattr(request, "PART_SECONDS", 0.4)
@@ -95,7 +95,7 @@ def test_whoever_begins_a_film_decides_how_long_parts_are(tmp_path: Path) -> Non
     made = enlarge(replace(job, keep_parts=True))
     whole = job.target.read_bytes()
     job.target.unlink()
-    manifest.forget(parts_folder(job.target), 1)
+    part_files.forget(parts_folder(job.target), 1)
     again = enlarge(replace(job, has_long_parts=True))
     assert (made.frames, again.resumed, again.computed) == (24, 14, 10)
     assert job.target.read_bytes() == whole
@@ -105,7 +105,7 @@ def test_long_parts_are_longer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(request, "LONG_PART_SECONDS", 0.8)
     job = replace(_job(tmp_path), has_long_parts=True)
     enlarge(replace(job, keep_parts=True))
-    found = manifest.all_recorded(parts_folder(job.target))
+    found = part_files.all_recorded(parts_folder(job.target))
     assert [len(one.encoded.pts) for one in found.values()] == [20, 4]
 
 

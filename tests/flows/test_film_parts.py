@@ -21,7 +21,7 @@ from tests.flows.test_film_streams import enlarge, pictures_of, squares, twice  
 from tests.helpers.film_making import make_film_here  # noqa: E402
 from waifu2x.errors import ImageError, OutputError  # noqa: E402
 from waifu2x.flows.film import request  # noqa: E402
-from waifu2x.flows.film.parts.begun_film import parts_folder  # noqa: E402
+from waifu2x.flows.film.parts.part_files import parts_folder  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
 from waifu2x.formats.film.description import Cut  # noqa: E402

@@ -214,18 +214,18 @@ def test_numbered_pictures_may_be_cut_where_they_change(tmp_path: Path) -> None:
 def test_changes_of_a_record_are_checked(tmp_path: Path) -> None:
     from tests.flows.test_film_chain import part
     from waifu2x.errors import OutputError
-    from waifu2x.flows.film.parts import manifest
+    from waifu2x.flows.film.parts import part_files
 
-    file = manifest.part_path(tmp_path, 0)
+    file = part_files.part_path(tmp_path, 0)
     file.write_bytes(b"part")
     told = part(0)._replace(
-        size=4, fingerprint=manifest.fingerprint(file), changes=(Change(5, "8x8"),)
+        size=4, fingerprint=part_files.fingerprint(file), changes=(Change(5, "8x8"),)
     )
-    manifest.record(tmp_path, 0, told)
-    assert manifest.recorded(tmp_path, 0) == told
+    part_files.record(tmp_path, 0, told)
+    assert part_files.recorded(tmp_path, 0) == told
     path = file.with_suffix(".json")
     for wrong in ('[["5","8x8"]]', "[[5]]", '[[5,"' + "8" * 99 + '"]]', "5", "[5]"):
         path.write_text(path.read_text().replace('[[5,"8x8"]]', wrong))
         with pytest.raises(OutputError, match="damaged"):
-            manifest.recorded(tmp_path, 0)
-        manifest.record(tmp_path, 0, told)
+            part_files.recorded(tmp_path, 0)
+        part_files.record(tmp_path, 0, told)

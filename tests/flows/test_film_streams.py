@@ -22,7 +22,7 @@ from tests.helpers.film_making import make_film_here  # noqa: E402
 from waifu2x.errors import OutputError  # noqa: E402
 from waifu2x.flows.film import request  # noqa: E402
 from waifu2x.flows.film.making import MadeFilm  # noqa: E402
-from waifu2x.flows.film.parts.begun_film import parts_folder  # noqa: E402
+from waifu2x.flows.film.parts.part_files import parts_folder  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
 from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 from waifu2x.cli.output import report
 from waifu2x.cli.output.progress_line import clock
 from waifu2x.errors import BackendError, ModelError, OutputError, Sentence
-from waifu2x.flows.film.parts.begun_film import parts_folder
-from waifu2x.flows.film.parts.manifest import has_parts
+from waifu2x.flows.film.parts.part_files import has_parts, parts_folder
 from waifu2x.formats.film import WRITABLE
 from waifu2x.formats.film.description import HLG, MATRICES, Film
 from waifu2x.formats.film.reading.describe import is_hdr

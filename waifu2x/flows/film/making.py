@@ -16,9 +16,8 @@ from waifu2x.flows.film.frames.frame_device import FrameDevice, OnFrames, enlarg
 from waifu2x.flows.film.frames.frame_sinks import FrameFilesSink, FrameSink, GifSink, RawSink
 from waifu2x.flows.film.frames.frame_source import PlacedFrame, Planes
 from waifu2x.flows.film.makers.run_maker import RunMaker
-from waifu2x.flows.film.parts import manifest
-from waifu2x.flows.film.parts.begun_film import begun
-from waifu2x.flows.film.parts.manifest import PartRecord
+from waifu2x.flows.film.parts import part_files
+from waifu2x.flows.film.parts.part_files import PartRecord, begun
 from waifu2x.flows.film.parts.part_runs import (
     FilmWork,
     PartRun,
@@ -141,7 +140,7 @@ def make_shard(
             until = None  # the film may be longer than it says
 
         def mine() -> Mapping[int, PartRecord]:
-            return manifest.all_recorded(film.work.folder, begin, until)
+            return part_files.all_recorded(film.work.folder, begin, until)
 
         found = missing_runs(mine(), first, ticks)
         film.forget(found.wrong)

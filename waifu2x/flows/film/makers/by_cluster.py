@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 from waifu2x.errors import ClusterError, ImageError, Waifu2xError
 from waifu2x.flows.batch.cluster import LOOK_SECONDS, PATIENCE_SECONDS, workers_of
 from waifu2x.flows.film.frames.frame_device import Enlarging, OnFrames
-from waifu2x.flows.film.parts import manifest
+from waifu2x.flows.film.parts import part_files
 from waifu2x.flows.film.parts.part_runs import FilmWork, PartRun, RunQueue, expected_parts
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.formats.film.writing.encode import Shape
@@ -75,7 +75,7 @@ class MakerByCluster:
         task = FilmTask(
             self._name,
             source,
-            manifest.source_identity(source),
+            part_files.source_identity(source),
             self._reader.film,
             self._shape,
             self._enlarging,

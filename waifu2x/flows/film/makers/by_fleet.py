@@ -14,7 +14,7 @@ from typing import Any, Self
 from waifu2x.errors import BackendError, ImageError
 from waifu2x.flows.film.frames.frame_device import Enlarging, FrameDevice, OnFrames, StageTimes
 from waifu2x.flows.film.makers.run_maker import make_run
-from waifu2x.flows.film.parts import manifest
+from waifu2x.flows.film.parts import part_files
 from waifu2x.flows.film.parts.part_runs import (
     FilmWork,
     PartRun,
@@ -125,7 +125,7 @@ class _RunTask:
     def left(self) -> Left:
         """Returns runs of the parts that are missing, and counts the frames of the others."""
         run, film = self._run, self._film
-        there = manifest.all_recorded(film.folder, run.first, run.until)
+        there = part_files.all_recorded(film.folder, run.first, run.until)
         # Frames that were reported but lost are subtracted.
         frames = sum(len(told.encoded.pts) for told in there.values()) - self.made.frames
         computed = sum(told.computed for told in there.values()) - self.made.computed

@@ -16,7 +16,7 @@ from waifu2x.errors import BackendError, ClusterError, Waifu2xError
 from waifu2x.flows.batch.session import CancelledError
 from waifu2x.flows.film.frames.frame_device import Enlarging, FrameDevice
 from waifu2x.flows.film.makers.run_maker import make_run
-from waifu2x.flows.film.parts import manifest
+from waifu2x.flows.film.parts import part_files
 from waifu2x.flows.film.parts.part_runs import FilmWork, PartRun, missing_runs, runs_within
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.fleet.processes import may_start_processes
@@ -93,7 +93,7 @@ def make_parts(run: PartRun, work: FilmWork, task: FilmTask, arithmetic: str, ke
             return RunMade(worker.address, False, 0, 0, why)
         if not work.folder.is_dir():
             raise _unseen(work.folder, worker.address)
-        there = manifest.all_recorded(work.folder, run.first, run.until)
+        there = part_files.all_recorded(work.folder, run.first, run.until)
         has_ended = any(told.following is None for told in there.values())
         missing = missing_runs(there, run.first, work.part_ticks).runs
         for left in runs_within(missing, run.first, run.until):
@@ -170,7 +170,7 @@ def _check(task: FilmTask, address: str) -> None:
             "start it with `DASK_DISTRIBUTED__WORKER__DAEMON=False dask worker`",
         )
     try:
-        identity = manifest.source_identity(task.source)
+        identity = part_files.source_identity(task.source)
     except OSError as error:
         raise _unseen(task.source, address) from error
     if identity != task.identity:

@@ -12,14 +12,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from waifu2x.errors import ImageError
-from waifu2x.flows.film.parts.manifest import PartRecord
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.reading.selection import Selection, tick_of
 from waifu2x.formats.film.writing.encode import Shape
 from waifu2x.system.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from waifu2x.flows.film.parts.part_files import PartRecord
 
 Duplicates = Literal["off", "exact", "tolerant"]
 """Computes every frame, frames that differ from the last computed one, or those that differ by more

@@ -10,8 +10,8 @@ from waifu2x.errors import OutputError
 from waifu2x.flows.film.frames.frame_device import Stages
 from waifu2x.flows.film.frames.frame_sinks import FrameSink
 from waifu2x.flows.film.frames.frame_source import PartBegin, PartEnd, PlacedFrame, Planes
-from waifu2x.flows.film.parts import manifest
-from waifu2x.flows.film.parts.manifest import PartRecord
+from waifu2x.flows.film.parts import part_files
+from waifu2x.flows.film.parts.part_files import PartRecord
 from waifu2x.flows.film.parts.part_runs import FilmWork
 from waifu2x.formats.film.writing.encode import Encoded, PartEncoder
 from waifu2x.system import allocator
@@ -121,7 +121,7 @@ class _OpenPart:
         self._pts: list[int] = []
         self._durations: list[int] = []
         try:
-            file = self._held.enter_context(writing(manifest.part_path(work.folder, number)))
+            file = self._held.enter_context(writing(part_files.part_path(work.folder, number)))
             self.encoder = PartEncoder(file, work.shape)
         except BaseException:
             abandon(self._held)
@@ -156,11 +156,11 @@ class _OpenPart:
             self.abort()
             raise
         self._held.close()
-        path = manifest.part_path(self._folder, self.number)
+        path = part_files.part_path(self._folder, self.number)
         told = PartRecord(
             Encoded(tuple(self._pts), tuple(self._durations), depth),
             path.stat().st_size,
-            manifest.fingerprint(path),
+            part_files.fingerprint(path),
             self.begin.before,
             end.last,
             end.following,
@@ -171,7 +171,7 @@ class _OpenPart:
             self.begin.is_sought,
             end.changes,
         )
-        manifest.record(self._folder, self.number, told)
+        part_files.record(self._folder, self.number, told)
 
     def abort(self) -> None:
         self.encoder.abort()

@@ -166,7 +166,7 @@ def write_fields(file: IO[bytes], plan: FilmPlan) -> None:
     try:
         set_fields(file, fields, (shape.height, shape.width), _title(plan.film))
     except OutputError as error:
-        raise OutputError(f"{plan.name}: {error}") from error
+        raise error.of(plan.name) from error
 
 
 def needed_fields(plan: FilmPlan) -> PictureFields | None:
