@@ -172,7 +172,7 @@ export class Card {
     if (error && (state === "failed" || state === "refused")) return words.sentence(error.replace(`${name}: `, ""));
     if (state === "uploading") return progress ? `${words.percent(progress)} sent` : "Waits to be sent";
     if (state === "working" && this.job.preparing) {
-      return `Preparing ${words.model(this.job)} for this machine, once: compiling for ${words.seconds(this.job.preparing)}`;
+      return `Preparing ${words.model(this.job)} for this machine, once: compiling for ${Math.round(this.job.preparing)}\u00a0s`;
     }
     if (state === "working") {
       const parts = [words.percent(progress)];

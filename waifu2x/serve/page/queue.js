@@ -65,7 +65,9 @@ export class Queue {
   /** A job as the server has it now; what is older than what is known changes nothing. */
   #put(job) {
     const known = this.jobs.get(job.id);
-    if ((known && known.version >= job.version) || this.#leaving.has(job.id)) return;
+    if (this.#leaving.has(job.id) || known?.version > job.version) return;
+    // The time that it takes to prepare is no change of a job.
+    if (known?.version === job.version && known.preparing === job.preparing) return;
     if (!known) {
       this.#order.push(job.id);
       this.#isUnsorted = true;
