@@ -70,7 +70,7 @@ class JobSettings:
             values["film_model"] = values["model"]
         found = cls(**values)
         if found.noise == "none" and found.scale is not None and SCALE.parse(found.scale) == 1:
-            raise ValueError("Nothing to do: give a noise level, a scale above 1, or both.")
+            raise ValueError("Nothing to do; give a noise level, a scale above 1, or both.")
         if found.format is not None:
             table.check(found.format, found.coding, cast(Depth, found.depth))
         return found
