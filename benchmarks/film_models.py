@@ -15,7 +15,7 @@ import argparse
 import io
 import statistics
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -86,15 +86,19 @@ def part(truth: Pixels, index: int) -> Pixels:
     return truth[:height, index * STEP : index * STEP + width - width % 4]
 
 
-def film_of(truth: Pixels, crf: int) -> tuple[Pixels, Pixels]:
-    """The last two frames of a film as a decoder gives them."""
+def film_of(
+    truth: Pixels, crf: int, spoil: Callable[[Pixels, int], Pixels] | None = None
+) -> tuple[Pixels, Pixels]:
+    """The last two frames of a film as a decoder gives them; `spoil` changes each before it is
+    coded, by its number."""
     file = io.BytesIO()
     with av.open(file, "w", format="matroska") as out:
         first = halved(part(truth, 0))
         stream = out.add_stream("libx264", rate=24, options={"crf": str(crf)})
         stream.width, stream.height, stream.pix_fmt = first.shape[1], first.shape[0], "yuv420p"
         for index in range(FRAMES):
-            out.mux(stream.encode(frame_of(halved(part(truth, index)))))
+            small = halved(part(truth, index))
+            out.mux(stream.encode(frame_of(small if spoil is None else spoil(small, index))))
         out.mux(stream.encode())
     file.seek(0)
     with av.open(file) as container:

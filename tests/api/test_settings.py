@@ -17,7 +17,9 @@ from waifu2x.api.settings import kinds
 from waifu2x.api.settings.kinds import Kind
 from waifu2x.api.settings.setting import HEADINGS, Setting
 from waifu2x.api.settings.table import HTTP, TABLE, conflict, of_command
+from waifu2x.api.settings.uses import USES, choose
 from waifu2x.cli import cli, completions
+from waifu2x.networks import catalogue, model_set
 
 COMMANDS = {name for row in TABLE for name in row.commands.split()}
 
@@ -48,7 +50,7 @@ def test_keyword_arguments_take_the_words_of_rows() -> None:
         if row.kind.words and words and name != "noise":
             assert words == {*row.kind.words}, name
             compared += 1
-    assert compared == 4  # fit, precision, compression, depth
+    assert compared == 5  # best_for, fit, precision, compression, depth
 
 
 def test_requests_and_the_form_have_each_row() -> None:
@@ -56,7 +58,7 @@ def test_requests_and_the_form_have_each_row() -> None:
     from waifu2x.serve.job_settings import JobSettings
 
     names = [row.parameter for row in HTTP]
-    assert sorted(names) == sorted(field.name for field in fields(JobSettings))
+    assert sorted(names) == sorted(["best_for", *(field.name for field in fields(JobSettings))])
     form = resources.files("waifu2x.serve").joinpath("page/index.html").read_text()
     assert {*names} <= {*re.findall(r'name="(\w+)"', form)}
 
@@ -133,3 +135,36 @@ def test_kinds(name: str) -> None:
             kind.parse(text)
         with pytest.raises(ValueError, match=r"\.$"):
             kind.kept(text)
+
+
+def test_uses_name_what_each_installation_has() -> None:
+    for use in USES.values():
+        assert re.fullmatch(r"[A-Z][^.]+\.", use.about)
+        for name in (use.model, use.film_model):
+            known = catalogue.entry(name)
+            assert known is not None
+            assert known.package in (None, catalogue.WAIFU2X)
+            assert use.level in (None, *model_set.find(name).noise_levels)
+
+
+def test_what_is_given_wins_over_a_use() -> None:
+    level = next(use.level for use in USES.values() if use.level is not None)
+    (old,) = [name for name, use in USES.items() if use.level == level]
+    use = USES[old]
+    assert choose(None, None, "auto") == (catalogue.DEFAULT, "auto", None)
+    assert choose(None, None, 1, is_film=True) == (catalogue.FILM_DEFAULT, 1, None)
+    assert choose(old, None, "auto") == (use.model, level, None)
+    assert choose(old, None, "auto", is_film=True) == (use.film_model, level, None)
+    assert choose(old, None, None) == (use.model, None, None)
+    assert choose(old, None, 0) == (use.model, 0, None)
+    said = f"best for {old}: has no effect, since the model vgg_7 is given"
+    assert choose(old, "vgg_7", "auto") == ("vgg_7", "auto", said)
+    with pytest.raises(ValueError, match=r"a best_for of 'drawings'.* but got 'anime'"):
+        choose("anime", None, None)
+    with waifu2x.Upscaler(best_for="speed") as upscaler:
+        assert "anime4k" in repr(upscaler)
+        assert upscaler.notices == ()
+    with waifu2x.Upscaler(best_for="speed", model="vgg_7", backend="numpy") as upscaler:
+        assert upscaler.notices == (
+            "best for speed: has no effect, since the model vgg_7 is given",
+        )

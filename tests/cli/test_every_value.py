@@ -67,7 +67,7 @@ NEEDS = {"--fit": ("--width", "20", "--height", "30"), "--overwrite": (), "--ski
 """Other options that an option needs."""
 ELSEWHERE = {
     "--input", "--output", "--format", "--model", "--backend", "--device", "--precision",
-    "--config", "--cluster", "--retry-failed", "--watch", "--report", "--help",
+    "--best-for", "--config", "--cluster", "--retry-failed", "--watch", "--report", "--help",
     "--fail-fast", "--recursive",
 }  # fmt: skip
 """Options of what other tests take to the end: devices, files, folders."""

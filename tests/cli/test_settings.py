@@ -95,6 +95,33 @@ def test_a_variable_makes_the_sizes_of_the_file_void(
     assert size_of(run("upscale", "--json", "a.png", "b.png")) == (36, 24)
 
 
+@pytest.mark.parametrize(
+    ("lines", "arguments", "made", "said"),
+    [
+        ([], ["--best-for", "speed"], "anime4k-l auto", ""),
+        (['best-for = "speed"'], [], "anime4k-l auto", ""),
+        (['best-for = "speed"', "noise = 0"], [], "anime4k-l 0", ""),
+        (['model = "./tiny"', "noise = 0"], ["--best-for", "speed"], "anime4k-l auto", ""),
+        (['best-for = "speed"'], ["-m", "./tiny"], "tiny auto", ""),
+        (
+            [],
+            ["--best-for", "speed", "-m", "./tiny"],
+            "tiny auto",
+            "best for speed: has no effect, since the model ./tiny is given",
+        ),
+    ],
+)
+def test_a_model_wins_over_a_use_and_a_stronger_use_over_a_model(
+    run: Run, lines: list[str], arguments: list[str], made: str, said: str
+) -> None:
+    write(*lines)
+    result = run("upscale", *arguments, "--name", "{model} {noise}{ext}", "a.png", "-o", "made/")
+    assert result.exit_code == 0, result.output
+    (path,) = Path("made").iterdir()
+    assert path.stem == made
+    assert said in result.stderr
+
+
 def test_tables_are_for_one_command(run: Run) -> None:
     Path("in").mkdir()
     Path("a.png").rename("in/a.png")

@@ -7,6 +7,7 @@ import re
 from tests.cli.test_mistakes import MISTAKES
 from tests.docs import formats_table
 from tests.docs.documents import ROOT
+from waifu2x.api.settings.uses import USES, Use
 from waifu2x.cli.options.settings import ONE_RUN, OTHER_VARIABLES
 from waifu2x.networks.noise_levels import LIMITS
 
@@ -62,6 +63,16 @@ def test_the_page_names_what_no_setting_stands_for() -> None:
     text = (ROOT / "docs/reference/settings.md").read_text(encoding="utf-8")
     told = re.findall(r"`--([\w-]+)`", text.partition("## What cannot be set")[2])
     assert {*told} == {*ONE_RUN}
+
+
+def test_uses_are_those_of_the_page() -> None:
+    def words(model: str, use: Use) -> str:
+        return f"`-m {model}`" if use.level is None else f"`-m {model} -n {use.level}`"
+
+    assert rows("docs/how-to/models.md", "Which model") == [
+        [f"`{name}`", use.about, words(use.model, use), words(use.film_model, use)]
+        for name, use in USES.items()
+    ]
 
 
 def test_formats_are_those_of_the_page() -> None:

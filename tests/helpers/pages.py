@@ -61,7 +61,8 @@ def choose(window: Window, name: str, value: str) -> None:
     window.run(
         "const field = document.getElementById('settings').elements[arguments[0]];"
         "field.value = arguments[1];"
-        "document.getElementById('settings').dispatchEvent(new Event('input', {bubbles: true}))",
+        "const told = field.tagName ? field : field[0];"  # buttons of one name are a list
+        "told.dispatchEvent(new Event('input', {bubbles: true}))",
         name,
         value,
     )

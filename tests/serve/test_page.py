@@ -28,6 +28,7 @@ from tests.helpers.pages import (
     until,
 )
 from tests.helpers.servers import Server
+from waifu2x.api.settings.uses import USES
 
 pytest.importorskip("starlette", reason="pip install 'waifu2x-kernels[serve]'")
 pytest.importorskip("uvicorn", reason="pip install 'waifu2x-kernels[serve]'")
@@ -96,6 +97,13 @@ def test_settings_are_those_of_the_command(
     about = page.run("return document.getElementById('about-model').innerText")
     assert "drawings, quickly" in about
     assert "MIT" in about
+    choose(page, "best_for", "speed")
+    assert page.run("return document.getElementById('about-use').textContent") == (
+        USES["speed"].about
+    )
+    assert page.run(command) == f"waifu2x upscale -m {USES['speed'].model} in.png"
+    choose(page, "model", FAST)
+    assert page.run("return document.getElementById('best-for').value") == ""
     for name, value in (
         ("noise", "1"), ("size", "times"), ("scale", "4/3"), ("tta", "2"), ("format", "jpg"),
         ("qualityKind", "number"), ("quality", "70"), ("depth", "8"),

@@ -7,6 +7,7 @@ import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from PIL import Image
 from tests.helpers.contents import decode, encode, noise
 from tests.helpers.servers import Server
 from waifu2x.api import Upscaler
+from waifu2x.api.settings.uses import USES
 from waifu2x.imaging.picture import Picture
 
 pytest.importorskip("starlette")
@@ -194,9 +196,29 @@ def test_ctrl_c_ends_it(tmp_path: Path) -> None:
     assert (code, said) == (0, "")
 
 
+def test_a_use_chooses_model_and_noise_level() -> None:
+    from waifu2x.serve.job_settings import JobSettings
+
+    old = next(name for name, use in USES.items() if use.level is not None)
+    use = USES[old]
+    for query, made in {
+        "best_for=speed": (USES["speed"].model, "auto"),
+        f"best_for={old}": (use.model, str(use.level)),
+        f"best_for={old}&noise=none": (use.model, "none"),
+        "best_for=": ("vgg_7/art", "1"),
+    }.items():
+        asked = dict(parse_qsl(query, keep_blank_values=True))
+        found = JobSettings.of(asked, JobSettings("vgg_7/art", "1"))
+        assert (found.model, found.noise) == made
+    for wrong in ({"best_for": "anime"}, {"best_for": "speed", "model": "vgg_7/art"}):
+        with pytest.raises(ValueError, match="best_for"):
+            JobSettings.of(wrong)
+
+
 def test_settings_say_what_there_is(server: Server) -> None:
     found = server.ask("GET", "/api/settings").data
     assert found["defaults"]["scale"] == "2"
+    assert [use["name"] for use in found["uses"]] == [*USES]
     names = [one["name"] for one in found["models"]]
     assert {"cunet/art", "vgg_7/art"} <= set(names)
     assert {"PNG", "JPEG", "WebP"} <= {one["name"] for one in found["formats"]}

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Literal, TypedDict
 
+from waifu2x.api.settings.uses import UseName
 from waifu2x.backends import Precision, Progress, ignore
 from waifu2x.backends.engine.closing import told
 from waifu2x.backends.engine.engine import Engine
@@ -29,7 +30,8 @@ class UpscalerOptions(TypedDict, total=False):
     min_size: tuple[int, int] | None
     only_smaller_than: int | None
     tta: int
-    model: str | os.PathLike[str]
+    model: str | os.PathLike[str] | None
+    best_for: UseName | None
     engine: Engine | None
     backend: str | None
     device: int | Sequence[int] | Literal["all"] | None

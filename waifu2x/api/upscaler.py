@@ -24,6 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.api.options import FileOptions, FilePath, OnProgress, progress_of
+from waifu2x.api.settings import uses
+from waifu2x.api.settings.uses import UseName
 from waifu2x.backends import Precision, Progress, scaled
 from waifu2x.backends.engine.closing import when_idle
 from waifu2x.backends.engine.engine import Engine
@@ -34,7 +36,7 @@ from waifu2x.imaging import sizes
 from waifu2x.imaging.arrays import ArrayLike, as_array, checked, from_picture, to_picture
 from waifu2x.imaging.enlarger import Enlarger, Networks
 from waifu2x.imaging.sizes import Fit
-from waifu2x.networks import catalogue, model_set
+from waifu2x.networks import model_set
 from waifu2x.networks.chains import EngineChains, models_of
 from waifu2x.networks.noise_levels import limits_of
 from waifu2x.system.arguments import integer
@@ -78,7 +80,9 @@ class Upscaler:
             versions of the picture, and the mean counts: a little better, for that many times
             the work.
         model: The name of a model set, as `list_models` shows them, or the path of a model file or
-            of a folder of models.
+            of a folder of models. None: the one for `best_for`, or else cunet/art.
+        best_for: What the model is chosen for, unless one is given: "drawings", "photos",
+            "old-films" or "speed". It also decides what a `noise` of "auto" means.
         engine: The engine that computes. It may be shared, and stays open when the upscaler is
             closed. Without one, the upscaler opens its own.
         backend: "auto", "cuda", "opencl", "vulkan", "cpu" or "numpy", if there is no `engine`.
@@ -113,7 +117,8 @@ class Upscaler:
         min_size: tuple[int, int] | None = None,
         only_smaller_than: int | None = None,
         tta: int = 1,
-        model: str | os.PathLike[str] = catalogue.DEFAULT,
+        model: str | os.PathLike[str] | None = None,
+        best_for: UseName | None = None,
         engine: Engine | None = None,
         backend: str | None = None,
         device: int | Sequence[int] | Literal["all"] | None = None,
@@ -130,6 +135,7 @@ class Upscaler:
             min_size=min_size,
             only_smaller_than=only_smaller_than,
         )
+        model, noise, said = uses.choose(best_for, model, noise)
         chooses, level = noise == "auto", None
         if not (noise is None or chooses):
             level = integer(noise, range(4), "a noise level from 0 to 3, auto or None")
@@ -150,7 +156,7 @@ class Upscaler:
         # Read before a device is opened.
         read = models_of(models, factor, level) if factor > 1 or level is not None else None
         substitute = models.substitute(1 if fixed is None else factor, level)
-        notices = [substitute] if substitute else []
+        notices = [each for each in (said, substitute) if each]
         self._own_engine: Engine | None = None
         if engine is None:
             opened = backend or "auto", 0 if device is None else device, precision or "auto"
@@ -160,8 +166,8 @@ class Upscaler:
         self.engine = engine
         """The engine that computes."""
         self.notices = tuple(notices)
-        """Sentences on a model that stands in for one that the set lacks, and on why `auto` left
-        out better backends when the engine was opened."""
+        """Sentences on a use that counts for nothing, on a model that stands in for one that the
+        set lacks, and on why `auto` left out better backends when the engine was opened."""
         self.passes = "" if fixed is None else _passes(factors, fixed)
         """The networks that a scale takes, for people; empty if only a picture tells."""
         self._closed = False

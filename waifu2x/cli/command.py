@@ -106,7 +106,8 @@ def _setting_of(parameter: click.Parameter) -> Setting | None:
 
 
 def _settle(context: click.Context) -> None:
-    """Sets how much is said. Raises UsageError for options that exclude each other."""
+    """Sets how much is said, and what other options follow from. Raises UsageError for options that
+    exclude each other."""
     found = [setting for each in context.command.params if (setting := _setting_of(each))]
     if found:
         from waifu2x.api.settings.table import conflict
@@ -117,6 +118,10 @@ def _settle(context: click.Context) -> None:
     for volume in (Volume.VERBOSE, Volume.QUIET):
         if context.params.pop(volume.name.lower(), False):
             set_volume(volume)
+    if "best_for" in context.params:
+        from waifu2x.cli.options.settings import settle_use
+
+        settle_use(context)
 
 
 def _number_tta(command: click.Command, args: list[str]) -> None:

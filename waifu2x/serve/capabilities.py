@@ -6,7 +6,8 @@ import functools
 from typing import Any
 
 from waifu2x import __version__
-from waifu2x.api.settings.table import HTTP
+from waifu2x.api.settings.kinds import noise_word
+from waifu2x.api.settings.uses import USES
 from waifu2x.errors import OutputError
 from waifu2x.flows.jobs import ARCHIVES_READ
 from waifu2x.formats import film, table
@@ -41,9 +42,21 @@ def capabilities(service: Service) -> dict[str, Any]:
         "output": service.output is not None,
         "video": bool(films),
         "settings": [
-            {"name": row.name, "option": row.option} for row in HTTP if not row.is_of_films
+            {"name": row.name, "option": row.option}
+            for row in job_settings.KEPT
+            if not row.is_of_films
         ],
         "codecs": _codecs() if films else (),
+        "uses": [
+            {
+                "name": name,
+                "about": use.about,
+                "model": use.model,
+                "film_model": use.film_model,
+                "noise": noise_word("auto" if use.level is None else use.level),
+            }
+            for name, use in USES.items()
+        ],
         "defaults": fields(service.defaults),
     }
 

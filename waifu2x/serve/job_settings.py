@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from waifu2x.api.settings.kinds import CRF, QUALITY, SCALE, OneOf, noise_level
+from waifu2x.api.settings.kinds import CRF, QUALITY, SCALE, OneOf, noise_level, noise_word
 from waifu2x.api.settings.setting import Setting
 from waifu2x.api.settings.table import HTTP, conflict
+from waifu2x.api.settings.uses import choose
 from waifu2x.flows.jobs import Output
 from waifu2x.formats import table
 from waifu2x.formats.film.reading.fields import Deinterlacing
@@ -20,13 +21,14 @@ from waifu2x.networks.listing import ModelInfo
 from waifu2x.serve import names
 from waifu2x.system.lazy_dataclass import dataclass
 
+KEPT = tuple(row for row in HTTP if row.key != "best-for")
+"""The settings that a job has; a use is known by its model and noise level."""
 _USUAL_SCALE = "2"
 
 
 @dataclass(frozen=True)
 class JobSettings:
-    """Holds how a file is enlarged, in the words of the command line: a field for each row of the
-    table of settings that requests have."""
+    """Holds how a file is enlarged, in the words of the command line: a field for each of KEPT."""
 
     model: str = catalogue.DEFAULT
     noise: str = "auto"
@@ -51,7 +53,8 @@ class JobSettings:
         """Reads settings from a query; `default` has those that it lacks. Raises ValueError, with a
         sentence, for settings that make no sense."""
         default = default or cls()
-        rows = {row.parameter: row for row in HTTP}
+        query = _settled(query)
+        rows = {row.parameter: row for row in KEPT}
         given = {name: query[name] for name in rows if query.get(name)}
         if said := conflict((rows[name] for name in given), dashes=""):
             raise ValueError(said)
@@ -86,7 +89,7 @@ class JobSettings:
             "noise": noise_level(self.noise),
             "scale": None if self.scale is None else SCALE.parse(self.scale),
         }
-        return {row.name: getattr(self, row.name) for row in HTTP if row.api == "upscaler"} | own
+        return {row.name: getattr(self, row.name) for row in KEPT if row.api == "upscaler"} | own
 
     def of_film(self) -> JobSettings:
         """Returns the settings by which a film is made."""
@@ -117,7 +120,7 @@ class JobSettings:
         """Returns the command line that does the same."""
         words = ["waifu2x", "video" if is_film else "upscale"]
         usual = JobSettings()
-        for row in HTTP:
+        for row in KEPT:
             value = getattr(self, row.parameter)
             # Films have a model of their own, and no settings of files of pictures.
             is_other = row.api == "file" or row.name == "model"
@@ -140,6 +143,20 @@ def installed_models() -> dict[str, ModelInfo]:
 
 def _own_format(extension: str) -> str:
     return extension if extension in table.WRITABLE else "png"
+
+
+def _settled(query: Mapping[str, str]) -> Mapping[str, str]:
+    """Returns a query with the model and noise level of the use that it names, if any. Raises
+    ValueError."""
+    best_for = query.get("best_for")
+    if not best_for:
+        return query
+    if query.get("model"):
+        raise ValueError("best_for chooses a model; leave out best_for or model.")
+    level = noise_level(query.get("noise") or "auto")
+    chosen, of_films = (choose(best_for, None, level, is_film=is_film) for is_film in (False, True))
+    found = {"model": str(chosen.model), "noise": noise_word(chosen.noise)}
+    return {**query, **found, "film_model": query.get("film_model") or str(of_films.model)}
 
 
 def _kept(row: Setting, text: str) -> Any:

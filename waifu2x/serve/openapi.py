@@ -7,6 +7,7 @@ from typing import Any
 from waifu2x import __version__
 from waifu2x.api.settings.setting import Setting
 from waifu2x.api.settings.table import HTTP
+from waifu2x.serve.job_settings import KEPT
 from waifu2x.serve.jobs import STATES
 from waifu2x.serve.limits import CROP_SIDE, MOST_IDS
 
@@ -207,7 +208,7 @@ _SCHEMAS = {
             row.parameter: _or_null(row.kind.json)
             if row.default is None
             else {"type": row.kind.json}
-            for row in HTTP
+            for row in KEPT
         }
     ),
     "Source": _object(width=_WHOLE, height=_WHOLE, bytes=_WHOLE, format=_TEXT, pages=_WHOLE),

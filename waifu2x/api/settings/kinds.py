@@ -123,6 +123,11 @@ def noise_level(word: str) -> int | Literal["auto"] | None:
     return "auto" if word == "auto" else None if word == "none" else int(word)
 
 
+def noise_word(level: int | Literal["auto"] | None) -> str:
+    """Returns the word of NOISE for a noise level."""
+    return "none" if level is None else str(level)
+
+
 def _least_size(text: str) -> tuple[int, int]:
     found = _matched(r"([1-9]\d{0,5})(?:x([1-9]\d{0,5}))?", text)
     return int(found[1]), int(found[2] or found[1])

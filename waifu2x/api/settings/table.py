@@ -13,6 +13,7 @@ from typing import get_args
 from waifu2x.api.settings import kinds
 from waifu2x.api.settings.kinds import PIXELS, OneOf, Whole
 from waifu2x.api.settings.setting import COMPUTING, FILE, IN_AND_OUT, MESSAGES, SIZE, Setting
+from waifu2x.api.settings.uses import USES
 from waifu2x.backends import BACKEND_NAMES, Precision
 from waifu2x.formats import table
 from waifu2x.formats.film import HARDWARE
@@ -75,19 +76,24 @@ TABLE = (
         "upscale", _FORMATS, None, "EXT", letter="f", heading=IN_AND_OUT, api="file",
         http="Format; as the source has it without"),
     Setting("noise", "Denoise: auto (the default: by a JPEG's quality), none, 0 to 3.",
-        "upscale batch compare", kinds.NOISE, "auto", "LEVEL", letter="n", api="upscaler",
-        http="Noise level to remove"),
+        "upscale batch compare", kinds.NOISE, "auto", "LEVEL", letter="n", void_by="use",
+        api="upscaler", http="Noise level to remove"),
     Setting("noise", "Denoise: auto (the default: 0 after a codec with loss), none, 0 to 3.",
-        "video", kinds.NOISE, "auto", "LEVEL", letter="n"),
+        "video", kinds.NOISE, "auto", "LEVEL", letter="n", void_by="use"),
     Setting("scale", "Times as large: 2 (the default), 1.5, 4/3, up to 32; 1 only denoises.",
         "upscale batch video compare", kinds.SCALE, None, "NUMBER", letter="s", group="size",
         api="upscaler", http="Times as large: 2, 1.5, 4/3; up to 32"),
     Setting("model", "Model; `waifu2x models list` shows them.", "upscale batch bench", kinds.TEXT,
         catalogue.DEFAULT, "NAME|PATH", letter="m", completion="models", shows_default=True,
-        api="upscaler", http="Name of a model, as /api/settings has them"),
+        group="model", void_by="use", api="upscaler",
+        http="Name of a model, as /api/settings has them"),
     Setting("model", "Model; `waifu2x models list` shows them.", "video", kinds.TEXT,
         catalogue.FILM_DEFAULT, "NAME|PATH", letter="m", completion="models", shows_default=True,
+        group="model", void_by="use",
         http="Name of a model for films; without it as model, if that is given"),
+    Setting("best-for", "Choose the model for them: drawings, photos, old-films; or for speed.",
+        "upscale batch video", OneOf(tuple(USES)), None, "USE", group="use", void_by="model",
+        api="upscaler", http="Use to choose model and noise level for, where they are not given"),
     Setting("noise", "Denoise: none (the default), 0 (JPEG of quality 85-95) to 3 (strong).",
         "bench", kinds.LEVEL, "none", "LEVEL", letter="n"),
     Setting("size", "Size of the picture.", "bench", kinds.SIZE, "960x540", "WxH",

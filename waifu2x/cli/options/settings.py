@@ -15,7 +15,10 @@ from typing import Any, TypeVar
 
 import click
 import platformdirs
+from click.core import ParameterSource
 
+from waifu2x.api.settings import uses
+from waifu2x.api.settings.kinds import noise_level, noise_word
 from waifu2x.api.settings.setting import Setting
 from waifu2x.api.settings.table import TABLE, of_command
 from waifu2x.cli.command import SETTINGS_KEY, Given, own_options
@@ -290,3 +293,23 @@ def takes_settings(command: str) -> Callable[[_Function], _Function]:
         return function
 
     return add
+
+
+def settle_use(context: click.Context) -> None:
+    """Puts what --best-for chooses into the parameters of a command: its functions need not know
+    of it."""
+    params = context.params
+    best_for = params.pop("best_for", None)
+    if best_for is None:
+        return
+    is_given = context.get_parameter_source("model") is not ParameterSource.DEFAULT
+    chosen = uses.choose(
+        best_for,
+        params["model"] if is_given else None,
+        noise_level(params["noise"]),
+        is_film=context.command.name == "video",
+    )
+    if chosen.notice:
+        tell(chosen.notice)
+    params["model"] = chosen.model
+    params["noise"] = noise_word(chosen.noise)

@@ -18,6 +18,7 @@ export class Settings {
   /** `known` is what the server says about its models, formats and defaults. */
   constructor(known) {
     this.#known = known;
+    for (const use of known.uses) byId("best-for").append(new Option(use.name.replace("-", " "), use.name));
     for (const model of known.models) byId("model").append(new Option(model.name, model.name));
     byId("format").append(new Option("as the input", ""));
     for (const format of known.formats) byId("format").append(new Option(format.name, word(format)));
@@ -25,6 +26,7 @@ export class Settings {
     for (const model of known.models) byId("film-model").append(new Option(model.name, model.name));
     for (const codec of known.codecs) byId("film-codec").append(new Option(codec, codec));
     this.value = { ...known.defaults, ...this.#kept() };
+    byId("best-for").addEventListener("input", () => this.#choose());
     this.#form.addEventListener("input", () => this.#changed());
     this.#form.addEventListener("submit", (event) => event.preventDefault());
     byId("copy-command").addEventListener("click", ({ target }) => copy(this.command, target));
@@ -96,6 +98,27 @@ export class Settings {
     }
   }
 
+  /** Chooses the model and the noise level for a use. */
+  #choose() {
+    const { best_for: chosen, model, film_model: filmModel, noise } = this.#form.elements;
+    const use = this.#known.uses.find((each) => each.name === chosen.value);
+    if (!use) return;
+    choose(model, use.model);
+    choose(filmModel, use.film_model);
+    this.#showModel();
+    choose(noise, use.noise);
+  }
+
+  /** Shows the use that the model and the noise level are those of. */
+  #showUse() {
+    const { best_for: shown, model, noise } = this.#form.elements;
+    const fits = (use) => use.model === model.value && use.noise === noise.value;
+    const { uses } = this.#known;
+    const use = uses.find((each) => each.name === shown.value && fits(each)) ?? uses.find(fits);
+    shown.value = use?.name ?? "";
+    setText(byId("about-use"), use?.about ?? "The model and the noise removal that you choose below.");
+  }
+
   #changed() {
     this.#showModel();
     this.#showFormat();
@@ -142,6 +165,7 @@ export class Settings {
 
   #show() {
     const form = this.#form.elements;
+    this.#showUse();
     byId("size-times").hidden = form.size.value !== "times";
     byId("size-pixels").hidden = form.size.value !== "pixels";
     byId("quality-slide").hidden = form.qualityKind.value !== "number";
