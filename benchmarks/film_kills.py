@@ -42,6 +42,7 @@ from waifu2x.flows.film.parts.part_files import parts_folder
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import FilmJob, prepare
 from waifu2x.flows.fleet.process_worker import ProcessWorker
+from waifu2x.flows.fleet.supervisor import Fleet
 from waifu2x.formats.film.writing.codecs import Wish
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -90,16 +91,18 @@ def make(source: Path, target: Path, codec: str, devices: int, log: Path) -> Non
     with FilmReader(source) as reader:
         pictures = reader.film.pictures
         prepared = prepare(reader, job, pictures.height * 2, pictures.width * 2)
-        held: contextlib.AbstractContextManager[RunMaker]
+        maker: RunMaker
         with contextlib.ExitStack() as stack:
             if devices == 1:
                 device = stack.enter_context(squares.opened(reader.film, prepared.shape))
-                held = contextlib.nullcontext(MakerHere(reader, device))
+                maker = MakerHere(reader, device)
             else:
                 opening = FilmOpening(source, reader.film, prepared.shape, squares)
                 workers = [ProcessWorker(f"device {one}", opening) for one in range(devices)]
-                held = MakerByFleet(reader, workers)
-            make_film(stack.enter_context(held), reader, job, prepared)
+                fleet = stack.enter_context(contextlib.closing(Fleet(workers)))
+                fleet.open()
+                maker = MakerByFleet(reader, fleet)
+            make_film(maker, reader, job, prepared)
 
 
 def make_source(path: Path, frames: int) -> None:

@@ -13,7 +13,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,15 +28,17 @@ from distributed import Client
 
 import waifu2x
 from tests.cli.test_cli import leftovers, program, tiny
+from tests.flows.test_session import made_by
 from tests.helpers.contents import identity_models
 from tests.helpers.odd_workers import DEADLY
 from waifu2x.api import Upscaler
 from waifu2x.cli import cli
 from waifu2x.errors import ClusterError
-from waifu2x.flows.batch import cluster
-from waifu2x.flows.batch.cluster_worker import Group, work_on
+from waifu2x.flows.batch.by_fleet import FileTask, SessionOpening
 from waifu2x.flows.batch.plan import plan
-from waifu2x.flows.batch.session import Session
+from waifu2x.flows.batch.session import Session, SessionSettings, packed
+from waifu2x.flows.fleet import cluster
+from waifu2x.flows.fleet.supervisor import Fleet, Hooks
 from waifu2x.flows.jobs import Output
 from waifu2x.flows.outcome import Outcome
 from waifu2x.formats.table import Quality
@@ -181,28 +182,33 @@ def test_a_worker_is_killed_in_the_middle(folder: Path, scheduler: str) -> None:
     assert sorted(there.stderr.splitlines()[-2:]) == sorted(here.stderr.splitlines()[-2:])
 
 
-def group_of(folder: Path) -> tuple[Group, Any, Any]:
-    """All pictures of folder/in as one group, and what a worker is told with it."""
-    arguments = {"scale": 2, "noise": None, "model": "vgg_7"}
-    output = Output("png", Quality(), "fail")
+@contextmanager
+def fleet_of(
+    client: Client, folder: Path, model: str = "vgg_7", **changes: Any
+) -> Iterator[tuple[Fleet, list[FileTask]]]:
+    """A fleet of a cluster, and the pictures of folder/in."""
+    name, model_files = packed(model)
+    arguments = {"scale": 2, "noise": None, "model": name, "backend": "auto", "device": "all"}
+    arguments |= {"precision": "auto", **changes.pop("arguments", {})}
+    settings = SessionSettings(arguments, Output("png", Quality(), "fail"), None, 10**6)
     folders = folder / "in", folder / "out"
-    settings, weights = cluster.settings_of(arguments, output, None, 10**6, folders)
-    jobs = list(plan(*folders, "png", False).jobs)
-    return Group(f"waifu2x-test-{folder.name}", jobs), settings, weights
+    opening = SessionOpening(settings, model_files, **{"folders": folders, **changes})
+    policy = cluster.policy("files", "what is finished stays")
+    tasks = [FileTask(job, 1.0) for job in plan(*folders, "png", False).jobs]
+    with cluster.fleet_of(client, opening, policy, Hooks()) as fleet:
+        yield fleet, tasks
 
 
 def test_batches_that_share_a_folder_share_a_worker(folder: Path) -> None:
     make_pictures(Path("in"), 3)
     identity_models(folder / "identity")
-    group, settings, _ = group_of(folder)
+    jobs = list(plan(folder / "in", folder / "out", "png", False).jobs)
+    settings = SessionSettings({}, Output("png", Quality(), "fail"), None, 10**6)
     with Upscaler(2, model=str(folder / "identity"), backend="numpy") as upscaler:
-        session = Session(upscaler, settings.session)
+        session = Session(upscaler, settings)
         outcomes: list[Outcome] = []
         threads = [
-            threading.Thread(
-                target=lambda: outcomes.extend(session.make(group.jobs, lambda: True)[0]),
-                daemon=True,
-            )
+            threading.Thread(target=lambda: outcomes.extend(made_by(session, jobs)), daemon=True)
             for _ in range(2)
         ]
         with session._lock:  # so that all is given before anything is told
@@ -220,17 +226,12 @@ def test_batches_that_share_a_folder_share_a_worker(folder: Path) -> None:
 def test_what_a_lost_worker_has_finished_counts_and_stays(folder: Path, scheduler: str) -> None:
     make_pictures(Path("in"), 2)
     Path("in/001.png").rename(Path("in") / DEADLY)
-    Path("out").mkdir()
-    group, settings, weights = group_of(folder)
     odd = {"ODD_WORKER": f"dies-once:{folder / 'out'}"}
-    with (
-        working(scheduler, "--no-nanny", "--preload", "tests.helpers.odd_workers", count=2, **odd),
-        Client(scheduler, set_as_default=False) as client,
-    ):
-        finished = client.submit(work_on, group, settings, weights, key=group.key).result(SECONDS)
-    sizes = {outcome.job.target.name: outcome.made.width for outcome in finished.outcomes}
-    assert sizes == {"000.png": 40, DEADLY: 42}
-    assert {(outcome.status, outcome.error) for outcome in finished.outcomes} == {("done", "")}
+    with working(scheduler, "--no-nanny", "--preload", "tests.helpers.odd_workers", count=2, **odd):
+        result = batch("--json", *MODEL, "--cluster", scheduler, "in", "out")
+    found = rows(result, "")
+    assert {name: row["width"] for name, row in found.items()} == {"000.png": 40, DEADLY: 42}
+    assert {row["status"] for row in found.values()} == {"done"}, result.stderr
     assert Path("seen").read_text() == f"000.png {Path('out/000.png').stat().st_ino}"
 
 
@@ -245,7 +246,7 @@ def test_a_file_that_kills_its_workers_fails_alone(folder: Path) -> None:
     assert result.exit_code == 1
     statuses = {name: row["status"] for name, row in rows(result, "").items()}
     assert statuses == dict.fromkeys(["000.png", "002.png", "003.png"], "done") | {DEADLY: "failed"}
-    assert f"{DEADLY}: it crashed several workers in a row" in result.stderr
+    assert f"{DEADLY}: it crashed 3 workers in a row" in result.stderr
 
 
 def test_a_broken_device_hands_its_files_to_others(folder: Path, scheduler: str) -> None:
@@ -257,7 +258,7 @@ def test_a_broken_device_hands_its_files_to_others(folder: Path, scheduler: str)
             both = batch("--json", "-v", *MODEL, "--cluster", scheduler, "in", "out")
     assert {row["status"] for row in rows(alone, "").values()} == {"failed"}
     assert "0 done, 0 skipped, 12 failed" in alone.stderr
-    assert "not begun, since no worker had a device left" in alone.stderr
+    assert "not made, since no worker is left that works" in alone.stderr
     assert "12 done, 0 skipped, 0 failed" in both.stderr
     assert both.stderr.count("gets no more files") <= 1
 
@@ -267,18 +268,14 @@ def test_weights_travel(folder: Path, scheduler: str) -> None:
     make_pictures(Path("in"), 3)
     model = tiny()
     batch("-m", model, "in", "here")
-    group, settings, _ = group_of(folder)
-    arguments = {**settings.session.arguments, "model": model}
-    settings, weights = cluster.settings_of(
-        arguments, settings.session.output, None, settings.session.max_pixels, settings.folders
-    )
-    Path(model).rename("elsewhere")
     Path("out").mkdir()
     with (
         working(scheduler, "--no-nanny"),
         Client(scheduler, set_as_default=False) as client,
+        fleet_of(client, folder, model) as (fleet, tasks),
     ):
-        outcomes = list(cluster.ClusterRun(client, iter(group.jobs), settings, weights).outcomes())
+        Path(model).rename("elsewhere")
+        outcomes = list(fleet.run(tasks))
     assert [outcome.status for outcome in outcomes] == ["done"] * 3
     assert contents(folder / "out") == contents(folder / "here")
 
@@ -394,63 +391,60 @@ def test_what_a_cluster_can_lack(
     with working(scheduler, "--no-nanny"), monkeypatch.context() as patch:
         patch.setattr(Client, "close", close)
         patch.setattr(cluster, "__version__", "9.9")
-        expected = f"has waifu2x {waifu2x.__version__}, not 9.9: install 9.9 there"
+        expected = f"has waifu2x {waifu2x.__version__}, not 9.9; install 9.9 there"
         assert expected in error(scheduler)
 
 
-def test_workers_that_do_not_fit(folder: Path, scheduler: str) -> None:
-    """Found by the workers themselves: they may have joined in the middle."""
+def test_workers_that_do_not_fit(
+    folder: Path, scheduler: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make_pictures(Path("in"), 2)
     Path("out").mkdir()
-    group, settings, weights = group_of(folder)
+    nowhere = {"folders": (folder / "in", folder / "nowhere")}
+    cuda = {"arguments": {"backend": "cuda"}}
+    wrong: list[tuple[dict[str, Any], str]] = [
+        (nowhere, "worker tcp://.*nowhere: it does not see this folder; give one that all"),
+        (cuda, "worker tcp://.*: backend cuda needs"),
+        ({}, r"worker tcp://.*: it has waifu2x .*, not 9\.9; install the same"),
+    ]
     with (
         working(scheduler, "--no-nanny"),
         Client(scheduler, set_as_default=False) as client,
     ):
-        for wrong, message in (
-            (replace(settings, version="9.9"), r"has waifu2x .*, not 9\.9: install the same"),
-            (
-                replace(settings, folders=(folder / "in", folder / "nowhere")),
-                "nowhere: worker tcp://.* does not see this folder; give one that all machines",
-            ),
-            (
-                replace(
-                    settings,
-                    session=replace(
-                        settings.session,
-                        arguments={**settings.session.arguments, "backend": "cuda"},
-                        key="x",
-                    ),
-                ),
-                "worker tcp://.*: backend cuda needs",
-            ),
-        ):
-            with pytest.raises(ClusterError, match=message):
-                list(cluster.ClusterRun(client, iter(group.jobs), wrong, weights).outcomes())
+        for changes, message in wrong:
+            if not changes:
+                monkeypatch.setattr(cluster, "__version__", "9.9")
+            with (
+                pytest.raises(ClusterError, match=message),
+                fleet_of(client, folder, **changes),
+            ):
+                pass
     assert not list(Path("out").iterdir())
 
 
 def test_a_scheduler_that_goes_away(folder: Path) -> None:
     make_pictures(Path("in"), 40, size=100)
-    group, settings, weights = group_of(folder)
     Path("out").mkdir()
     with ExitStack() as stack:
         machine = ExitStack()
         stack.push(machine)
         address = machine.enter_context(scheduling(folder))
         stack.enter_context(working(address, "--no-nanny"))
-        with cluster.connected(address) as client:
-            outcomes = cluster.ClusterRun(client, iter(group.jobs), settings, weights).outcomes()
+        with (
+            cluster.connected(address) as client,
+            fleet_of(client, folder) as (fleet, tasks),
+        ):
+            outcomes = fleet.run(tasks)
             first: Outcome = next(outcomes)
             assert first.status == "done"
             machine.close()
-            with pytest.raises(ClusterError, match="lost the scheduler: what is finished stays"):
+            with pytest.raises(ClusterError, match="lost the scheduler; what is finished stays"):
                 list(outcomes)
 
 
 def test_groups_are_worth_about_a_second() -> None:
     """By the measured rate, but no more than twice the last: one lucky file says little."""
-    rate = cluster._RateEstimator()
+    rate = cluster.RateEstimator()
     budgets = []
     for _ in range(6):
         cost = max(rate.budget, 1000.0)

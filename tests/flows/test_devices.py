@@ -67,7 +67,7 @@ class Run:
             "precision": "auto",
             **changes,
         }
-        settings = SessionSettings(arguments, self.output, in_flight, 10**6, "", sharing=2)
+        settings = SessionSettings(arguments, self.output, in_flight, 10**6, sharing=2)
 
         def worker(name: str, kind: str) -> ProcessWorker:
             opening = OddOpening(SessionOpening(settings), kind, folder)

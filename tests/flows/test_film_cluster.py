@@ -21,11 +21,19 @@ from tests.helpers.film_devices import Squares  # noqa: E402
 from waifu2x.cli import cli  # noqa: E402
 from waifu2x.errors import ClusterError  # noqa: E402
 from waifu2x.flows.film import request  # noqa: E402
-from waifu2x.flows.film.makers.by_cluster import MakerByCluster  # noqa: E402
+from waifu2x.flows.film.makers.by_fleet import (  # noqa: E402
+    MOST,
+    PARTS_STAY,
+    FilmOpening,
+    MakerByFleet,
+)
 from waifu2x.flows.film.making import MadeFilm, make_film  # noqa: E402
+from waifu2x.flows.film.parts import part_files  # noqa: E402
 from waifu2x.flows.film.parts.part_files import parts_folder  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
+from waifu2x.flows.fleet import cluster  # noqa: E402
+from waifu2x.flows.fleet.supervisor import Hooks  # noqa: E402
 from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
 
 pytestmark = [pytest.mark.matrix]
@@ -53,10 +61,12 @@ def _made(job: FilmJob, address: str, squares: Squares, news: list[str]) -> Made
     with FilmReader(job.source) as reader, Client(address, set_as_default=False) as client:
         pictures = reader.film.pictures
         prepared = prepare(reader, job, pictures.height * 2, pictures.width * 2)
-        with MakerByCluster(
-            client, reader, prepared.shape, squares, on_frames=count, on_news=news.append
-        ) as maker:
-            made = make_film(maker, reader, job, prepared)
+        identity = part_files.source_identity(job.source)
+        opening = FilmOpening(job.source, reader.film, prepared.shape, squares, identity)
+        policy = cluster.policy("parts", PARTS_STAY)
+        hooks = Hooks(on_news=news.append)
+        with cluster.fleet_of(client, opening, policy, hooks, seconds=0.0) as fleet:
+            made = make_film(MakerByFleet(reader, fleet, count, MOST), reader, job, prepared)
     assert counted == [made.frames - made.resumed, made.computed]
     return made
 
@@ -89,12 +99,11 @@ def test_a_worker_whose_device_breaks_gets_no_more(job: FilmJob, tmp_path: Path)
     with scheduling(tmp_path) as scheduler:
         with working(scheduler, "--no-nanny", count=2):
             squares = Squares("broken", 14, tmp_path / "broken")
-            with pytest.raises(ClusterError, match="no worker has a device left that works"):
+            with pytest.raises(ClusterError, match="no worker is left that works, see above"):
                 _made(job, scheduler, squares, news)
         assert len(news) == 2
-        assert {line.partition(" gets no more parts: ")[2] for line in news} == {
-            "the device fell off the bus; use another backend"
-        }
+        said = "the device fell off the bus; use another backend: gets no more parts"
+        assert all(line.endswith(said) for line in news)
         with working(scheduler, "--no-nanny"):
             made = _made(job, scheduler, Squares(), news)
     assert made.resumed >= 10

@@ -19,7 +19,7 @@ films = pytest.importorskip("tests.helpers.films")
 
 from tests.cli.test_cli import tiny  # noqa: E402
 from tests.flows.test_film_streams import enlarge, pictures_of  # noqa: E402
-from tests.helpers.film_devices import Squares, workers_of  # noqa: E402
+from tests.helpers.film_devices import Squares, fleet_of  # noqa: E402
 from waifu2x.errors import BackendError, ImageError  # noqa: E402
 from waifu2x.flows.film import request  # noqa: E402
 from waifu2x.flows.film.makers.by_fleet import MakerByFleet  # noqa: E402
@@ -27,6 +27,7 @@ from waifu2x.flows.film.making import MadeFilm, make_film  # noqa: E402
 from waifu2x.flows.film.parts.part_files import parts_folder  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
+from waifu2x.flows.fleet.supervisor import Hooks  # noqa: E402
 from waifu2x.formats.film.description import Cut  # noqa: E402
 from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
 
@@ -55,14 +56,12 @@ class Run:
         with FilmReader(job.source) as reader:
             pictures = reader.film.pictures
             prepared = prepare(reader, job, pictures.height * 2, pictures.width * 2)
-            with MakerByFleet(
-                reader,
-                workers_of(reader, prepared, *self.devices),
-                on_frames=count,
-                on_device=self.opened.append,
+            hooks = Hooks(
+                on_opened=lambda name, opened: self.opened.append(f"{name}: {opened.described}"),
                 on_news=self.news.append,
-            ) as maker:
-                self.maker = maker
+            )
+            with fleet_of(reader, prepared, *self.devices, hooks=hooks) as self.fleet:
+                maker = MakerByFleet(reader, self.fleet, count)
                 return make_film(maker, reader, job, prepared, **options)
 
 
@@ -83,7 +82,7 @@ def test_two_devices_make_what_one_does(tmp_path: Path) -> None:
     run = Run(Squares(), Squares())
     made = run.make(job)
     # Nothing is left to the collector.
-    workers: Any = run.maker.fleet.workers
+    workers: Any = run.fleet.workers
     assert [(one._child, one._thread) for one in workers] == [(None, None)] * 2
     assert job.target.read_bytes() == whole
     assert (made.frames, made.computed, run.frames, run.computed) == (120, 120, 120, 120)

@@ -17,7 +17,7 @@ films = pytest.importorskip("tests.helpers.films")
 
 from tests.cli.test_cli import tiny  # noqa: E402
 from tests.flows.test_film_streams import enlarge, twice  # noqa: E402
-from tests.helpers.film_devices import Squares, workers_of  # noqa: E402
+from tests.helpers.film_devices import Squares, fleet_of  # noqa: E402
 from waifu2x.cli import cli  # noqa: E402
 from waifu2x.errors import BackendError, DeviceError, ImageError, OutputError  # noqa: E402
 from waifu2x.flows.film import request  # noqa: E402
@@ -34,6 +34,7 @@ from waifu2x.flows.film.parts.part_runs import (  # noqa: E402
 )
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
 from waifu2x.flows.film.request import FilmJob, prepare  # noqa: E402
+from waifu2x.flows.fleet.supervisor import Hooks  # noqa: E402
 from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
 from waifu2x.system.locks import HeldElsewhereError, locked  # noqa: E402
 
@@ -174,8 +175,10 @@ def test_an_interrupt_while_a_process_starts_ends_quietly(
             raise KeyboardInterrupt
 
         monkeypatch.setattr(BaseProcess, "start", interrupted)
-        workers = workers_of(reader, prepared, Squares(), Squares())
-        with pytest.raises(KeyboardInterrupt), MakerByFleet(reader, workers):
+        with (
+            pytest.raises(KeyboardInterrupt),
+            fleet_of(reader, prepared, Squares(), Squares()),
+        ):
             pass
 
 
@@ -187,9 +190,9 @@ def test_a_device_that_comes_back_otherwise_gets_no_more(job: FilmJob, tmp_path:
     with FilmReader(job.source) as reader:
         prepared = prepare(reader, job, 128, 192)
         changes = Squares("changes", 3, tmp_path / "mark")
-        workers = workers_of(reader, prepared, changes, Squares())
-        with MakerByFleet(reader, workers, on_news=news.append) as maker:
-            make_film(maker, reader, job, prepared)
+        hooks = Hooks(on_news=news.append)
+        with fleet_of(reader, prepared, changes, Squares(), hooks=hooks) as fleet:
+            make_film(MakerByFleet(reader, fleet), reader, job, prepared)
     assert job.target.read_bytes() == (tmp_path / "whole.mkv").read_bytes()
     assert news[0].startswith("device 0: its process was killed")
     for line in news[1:]:  # unless the other device has made the rest before

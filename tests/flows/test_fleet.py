@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from waifu2x.errors import BackendError, DeviceError, ImageError
+from waifu2x.errors import BackendError, ClusterError, DeviceError, ImageError
 from waifu2x.flows.fleet.messages import (
     Broken,
     Done,
@@ -21,7 +21,7 @@ from waifu2x.flows.fleet.messages import (
     Withdraw,
     Withdrawn,
 )
-from waifu2x.flows.fleet.supervisor import Fleet, Hooks, Settled
+from waifu2x.flows.fleet.supervisor import Fleet, Hooks, Policy, Settled
 from waifu2x.flows.fleet.task import Left
 
 
@@ -279,3 +279,44 @@ def test_what_is_left_of_a_task_is_done(tmp_path: Path) -> None:
     with closing(fleet):
         fleet.open()
         assert sorted(fleet.run([Halves(1)])) == [4, 9]
+
+
+class Guest(Squarer):
+    """A worker that cannot be started again, as those of a cluster."""
+
+    can_restart = False
+
+
+def test_workers_leave_and_others_come() -> None:
+    fleet = Fleet([Guest("a", dies_on(2))], Policy(patience=60.0, error=ClusterError))
+    with closing(fleet):
+        fleet.open()
+        found = []
+        for outcome in fleet.run(map(Number, range(4))):
+            found.append(outcome)
+            if outcome == 1:  # the worker is lost with the next one
+                fleet.join(Guest("b", squared))
+                fleet.join(Guest("c", squared, lambda life: Failed(DeviceError("no device"))))
+        assert sorted(found) == [0, 1, 4, 9]
+
+
+def test_patience_ends() -> None:
+    policy = Policy(kind="worker", patience=0.0, resume="run again", error=ClusterError)
+    fleet = Fleet([Guest("a", dies_on(0))], policy)
+    with closing(fleet):
+        fleet.open()
+        with pytest.raises(ClusterError, match="no workers for 0 seconds; run again"):
+            list(fleet.run([Number(0)]))
+    fleet = Fleet([Guest("a", lambda order: Broken("no device"))], policy)
+    with closing(fleet):
+        fleet.open()
+        assert list(fleet.run([Number(0)])) == ["0: no worker is left that works"]
+
+
+def test_an_error_from_elsewhere_ends_all() -> None:
+    fleet = Fleet([Squarer("a", lambda order: None)])
+    with closing(fleet):
+        fleet.open()
+        fleet.fail(ClusterError("lost the scheduler"))
+        with pytest.raises(ClusterError, match="lost the scheduler"):
+            list(fleet.run([Number(0)]))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import queue
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,7 @@ import pytest
 from tests.helpers.contents import decode, encode, identity_models, noise
 from waifu2x.api import Upscaler
 from waifu2x.flows.batch.plan import plan
-from waifu2x.flows.batch.session import (
-    CancelledError,
-    Session,
-    SessionHolder,
-    SessionSettings,
-)
+from waifu2x.flows.batch.session import Answer, Session, SessionSettings
 from waifu2x.flows.jobs import InFlight, Job, Output
 from waifu2x.flows.outcome import Outcome
 from waifu2x.formats.table import Quality
@@ -37,10 +33,25 @@ def pictures(folder: Path, count: int) -> list[Job]:
     return list(plan(folder / "in", folder / "out", "png", False).jobs)
 
 
-def settings_of(folder: Path, key: str = "", **rest: Any) -> SessionSettings:
+def made_by(session: Session, jobs: Sequence[Job]) -> list[Outcome]:
+    """The outcomes of jobs; raises the error that has ended the session."""
+    answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
+    for job in jobs:
+        session.submit(job, answers.put)
+    found: list[Outcome] = []
+    while len(found) < len(jobs):
+        answer = answers.get(timeout=60)
+        if isinstance(answer, BaseException):
+            raise answer
+        if isinstance(answer, Outcome):
+            found.append(answer)
+    return found
+
+
+def settings_of(folder: Path, **rest: Any) -> SessionSettings:
     model = str(identity_models(folder / "identity"))
     arguments = {"scale": 2, "model": model, "backend": "numpy"}
-    return SessionSettings(arguments, PNG, rest.pop("in_flight", None), 10**6, key, **rest)
+    return SessionSettings(arguments, PNG, rest.pop("in_flight", None), 10**6, **rest)
 
 
 def check(jobs: list[Job]) -> None:
@@ -53,7 +64,7 @@ def drive(settings: SessionSettings, jobs: list[Job]) -> list[Outcome]:
     """Runs jobs as a process does that has a device of its own."""
     with Upscaler(**settings.arguments) as upscaler:
         session = Session(upscaler, settings)
-        outcomes, _ = session.make(jobs, lambda: True)
+        outcomes = made_by(session, jobs)
         session.close()
     return outcomes
 
@@ -85,7 +96,7 @@ def test_files_may_come_in_groups_from_several_threads(tmp_path: Path, session: 
     jobs = pictures(tmp_path, 12)
     made: list[Outcome] = []
     threads = [
-        threading.Thread(target=lambda part=part: made.extend(session.make(part, lambda: True)[0]))
+        threading.Thread(target=lambda part=part: made.extend(made_by(session, part)))
         for part in (jobs[:5], jobs[5:6], jobs[6:])
     ]
     for thread in threads:
@@ -96,29 +107,10 @@ def test_files_may_come_in_groups_from_several_threads(tmp_path: Path, session: 
     check(jobs)
 
 
-def test_what_nobody_waits_for_is_given_up(
-    tmp_path: Path, session: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("waifu2x.flows.batch.session._LOOK_SECONDS", 0.01)
-    gate = threading.Event()
-    chains = session.upscaler.networks.chains
-    whole = chains.network
-
-    def waiting(factor: int, noise: int | None) -> Any:
-        assert gate.wait(30)
-        return whole(factor, noise)
-
-    monkeypatch.setattr(chains, "network", waiting)
-    with pytest.raises(CancelledError):
-        session.make(pictures(tmp_path, 2), lambda: False)
-    gate.set()
-
-
 def test_a_session_that_has_ended_says_why(
     tmp_path: Path, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At once, also to those that come later: another thread of a cluster's worker may."""
-    monkeypatch.setattr("waifu2x.flows.batch.session._LOOK_SECONDS", 0.01)
 
     def defective(factor: int, noise: int | None) -> Any:
         raise ZeroDivisionError
@@ -126,24 +118,7 @@ def test_a_session_that_has_ended_says_why(
     monkeypatch.setattr(session.upscaler.networks.chains, "network", defective)
     jobs = pictures(tmp_path, 2)
     with pytest.raises(ZeroDivisionError):
-        session.make(jobs[:1], lambda: True)
+        made_by(session, jobs[:1])
     with pytest.raises(ZeroDivisionError):
-        session.make(jobs[1:], lambda: False)
+        made_by(session, jobs[1:])
     assert session.broken
-
-
-def test_other_settings_open_another_session(tmp_path: Path) -> None:
-    holder = SessionHolder()
-    jobs = pictures(tmp_path, 3)
-    one, other = settings_of(tmp_path, "one"), settings_of(tmp_path, "other")
-    with holder.opened(one, None) as first:
-        first.make(jobs[:1], lambda: True)
-    with holder.opened(one, None) as again:
-        assert again is first
-        again.make(jobs[1:2], lambda: True)
-    with holder.opened(other, None) as second:
-        assert second is not first
-        second.make(jobs[2:], lambda: True)
-        assert not first._thread.is_alive()
-    check(jobs)
-    holder._close()

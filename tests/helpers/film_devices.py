@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,11 @@ from tests.flows.test_film_streams import twice
 from waifu2x.errors import DeviceError
 from waifu2x.flows.film.frames.frame_device import Enlarging, FrameDevice
 from waifu2x.flows.film.frames.frame_source import Planes
-from waifu2x.flows.film.makers.by_fleet import FilmOpening
+from waifu2x.flows.film.makers.by_fleet import PARTS_STAY, FilmOpening
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import PreparedFilm
 from waifu2x.flows.fleet.process_worker import ProcessWorker
+from waifu2x.flows.fleet.supervisor import SILENT, Fleet, Hooks, Policy
 from waifu2x.system.lazy_dataclass import dataclass
 
 
@@ -61,13 +62,17 @@ class Squares:
         yield FrameDevice(enlarge, arithmetic=name, described="squares")
 
 
-def workers_of(
-    reader: FilmReader, prepared: PreparedFilm, *devices: Enlarging
-) -> list[ProcessWorker]:
-    """A process for each device, to make a film that a reader has open."""
-    return [
+@contextmanager
+def fleet_of(
+    reader: FilmReader, prepared: PreparedFilm, *devices: Enlarging, hooks: Hooks = SILENT
+) -> Iterator[Fleet]:
+    """An open process for each device, to make a film that a reader has open."""
+    workers = [
         ProcessWorker(
             f"device {number}", FilmOpening(reader.path, reader.film, prepared.shape, device)
         )
         for number, device in enumerate(devices)
     ]
+    with closing(Fleet(workers, Policy("parts", resume=PARTS_STAY), hooks)) as fleet:
+        fleet.open()
+        yield fleet

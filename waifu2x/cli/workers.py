@@ -19,7 +19,9 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 # Imports of NumPy come late: completions and helps need not wait for it.
 if TYPE_CHECKING:
+    from waifu2x.flows.batch.listings import Listings
     from waifu2x.flows.batch.plan import JobList
+    from waifu2x.flows.fleet.supervisor import Fleet, Hooks
     from waifu2x.flows.outcome import Outcome
 
 _MANY = 50
@@ -129,66 +131,76 @@ def _here(work: FileWork) -> Iterator[Runner]:
 
 @contextmanager
 def _on_devices(work: FileWork, numbers: Sequence[int]) -> Iterator[Runner]:
-    from waifu2x.flows.batch.by_fleet import AHEAD, SessionOpening, file_tasks, names_of
-    from waifu2x.flows.batch.listings import Listings
+    from waifu2x.flows.batch.by_fleet import AHEAD, SessionOpening, names_of
     from waifu2x.flows.batch.session import SessionSettings
     from waifu2x.flows.fleet.process_worker import ProcessWorker
-    from waifu2x.flows.fleet.supervisor import Fleet, Hooks
+    from waifu2x.flows.fleet.supervisor import DEVICES, Fleet
 
     def worker(name: str, number: int, sharing: int, *, fallback: bool = False) -> ProcessWorker:
         own = {**work.arguments, "device": (number,)}
-        settings = SessionSettings(own, work.output, share, work.max_pixels, "", sharing, work.many)
+        settings = SessionSettings(own, work.output, share, work.max_pixels, sharing, work.many)
         return ProcessWorker(name, SessionOpening(settings, fallback=fallback), AHEAD)
 
     share, parts = work.in_flight, len(numbers)
     if share is not None:
         share = InFlight(-(-share.pictures // parts), -(-share.in_network // parts))
     is_auto = work.arguments["backend"] == "auto"
-    fleet = Fleet(
-        [worker(f"device {number}", number, parts) for number in numbers],
-        last=worker("the rest", numbers[0], 1, fallback=True) if is_auto else None,
-    )
-    listings = Listings(work.folders, work.output.existing, work.sources)
-    with closing(fleet):
-        fleet.hooks = hooks = Hooks(
-            on_opened=lambda name, opened: report.detail(f"{name}: {opened.described}"),
-            on_news=report.tell,
-        )
+    workers = [worker(f"device {number}", number, parts) for number in numbers]
+    last = worker("the rest", numbers[0], 1, fallback=True) if is_auto else None
+    with closing(Fleet(workers, DEVICES, _hooks(), last)) as fleet:
         fleet.open()
-
-        def run(
-            jobs: Iterable[Job | None], on_progress: OnProgress, on_notice: OnNotice
-        ) -> Generator[Outcome]:
-            fleet.hooks = replace(
-                hooks,
-                on_progress=lambda task, part: on_progress(task.job, part),
-                on_notice=lambda task, text: on_notice(task.job, text),
-            )
-            return fleet.run(file_tasks(jobs, listings, names_of), work.stopped)
-
-        yield run
+        yield _by(fleet, work, lambda listings: names_of)
 
 
 @contextmanager
 def _on_cluster(work: FileWork, address: str) -> Iterator[Runner]:
-    from waifu2x.flows.batch import cluster
+    from waifu2x.flows.batch.by_fleet import SessionOpening, bytes_of
+    from waifu2x.flows.batch.session import SessionSettings, packed
+    from waifu2x.flows.fleet import cluster
 
     is_local = address == LOCAL
-    with cluster.connected(None if is_local else address) as client:
-        sharing = cluster.LOCAL_WORKERS if is_local else 1
-        settings, model_files = cluster.settings_of(
-            work.arguments, work.output, work.in_flight, work.max_pixels, work.folders, sharing
+    sharing = cluster.LOCAL_WORKERS if is_local else 1
+    name, model_files = packed(work.arguments["model"])
+    arguments = {**work.arguments, "model": name}
+    settings = SessionSettings(arguments, work.output, work.in_flight, work.max_pixels, sharing)
+    opening = SessionOpening(settings, model_files, fallback=True, folders=work.folders)
+    policy = cluster.policy("files", "what is finished stays: run again with --skip-existing")
+    with (
+        cluster.connected(None if is_local else address) as client,
+        cluster.fleet_of(client, opening, policy, _hooks()) as fleet,
+    ):
+        yield _by(fleet, work, bytes_of)
+
+
+def _hooks() -> Hooks:
+    from waifu2x.flows.fleet.supervisor import Hooks
+
+    return Hooks(
+        on_opened=lambda name, opened: report.detail(f"{name}: {opened.described}"),
+        on_news=report.tell,
+    )
+
+
+def _by(
+    fleet: Fleet, work: FileWork, weigher: Callable[[Listings], Callable[[Job], float]]
+) -> Runner:
+    """Returns the runner of a fleet, whose tasks are weighed by what `weigher` returns."""
+    from waifu2x.flows.batch.by_fleet import file_tasks
+    from waifu2x.flows.batch.listings import Listings
+
+    listings = Listings(work.folders, work.output.existing, work.sources)
+
+    def run(
+        jobs: Iterable[Job | None], on_progress: OnProgress, on_notice: OnNotice
+    ) -> Generator[Outcome]:
+        fleet.hooks = replace(
+            fleet.hooks,
+            on_progress=lambda task, part: on_progress(task.job, part),
+            on_notice=lambda task, text: on_notice(task.job, text),
         )
-        yield lambda jobs, on_progress, on_notice: cluster.ClusterRun(
-            client,
-            iter(jobs),
-            settings,
-            model_files,
-            sources=work.sources,
-            on_worker=lambda worker, device: report.detail(f"worker {worker}: {device}"),
-            on_news=report.tell,
-            on_notice=on_notice,
-        ).outcomes()
+        return fleet.run(file_tasks(jobs, listings, weigher(listings)), work.stopped)
+
+    return run
 
 
 def nobody(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from waifu2x.flows.film.makers.run_maker import RunMaker
     from waifu2x.flows.film.reading.client import FilmReader
     from waifu2x.flows.film.request import FilmJob, PreparedFilm
+    from waifu2x.flows.fleet.supervisor import Fleet
     from waifu2x.networks.model_set import ModelSet
 
 
@@ -167,58 +168,58 @@ class FilmMaker(NamedTuple):
 def film_maker(ready: ReadyFilm, address: str | None, on_frames: OnFrames) -> Iterator[FilmMaker]:
     """Opens a maker of parts: this process, a process for each of several devices, or a cluster."""
     from waifu2x.flows.film.frames.frame_enlarger import UpscalerEnlarging, device_of
-    from waifu2x.flows.film.makers.by_fleet import FilmOpening, MakerByFleet
+    from waifu2x.flows.film.makers.by_fleet import MOST, PARTS_STAY, FilmOpening, MakerByFleet
     from waifu2x.flows.film.makers.run_maker import MakerHere
+    from waifu2x.flows.film.parts import part_files
     from waifu2x.flows.fleet.process_worker import ProcessWorker
     from waifu2x.flows.fleet.processes import may_start_processes
+    from waifu2x.flows.fleet.supervisor import Fleet, Hooks, Policy
 
-    arguments = ready.arguments
+    arguments, shape = ready.arguments, ready.prepared.shape
+    source, film = ready.reader.path, ready.reader.film
+    hooks = Hooks(
+        on_opened=lambda name, opened: report.say(f"{name}: {opened.described}"),
+        on_news=report.tell,
+    )
     if address is not None:
-        from waifu2x.flows.batch import cluster
-        from waifu2x.flows.film.makers.by_cluster import MakerByCluster
+        from waifu2x.flows.batch.session import packed
+        from waifu2x.flows.fleet import cluster
 
-        name, model_files = cluster.packed(arguments["model"])
+        name, model_files = packed(arguments["model"])
         enlarging = UpscalerEnlarging({**arguments, "model": name}, model_files)
+        identity = part_files.source_identity(source.absolute())
+        opening = FilmOpening(source.absolute(), film, shape, enlarging, identity)
+        policy = cluster.policy("parts", f"{PARTS_STAY}: run again to go on")
         with (
             cluster.connected(None if address == LOCAL else address) as client,
-            MakerByCluster(
-                client,
-                ready.reader,
-                ready.prepared.shape,
-                enlarging,
-                on_frames=on_frames,
-                on_device=report.say,
-                on_news=report.tell,
-            ) as made_by_many,
+            cluster.fleet_of(client, opening, policy, hooks, seconds=0.0) as fleet,
         ):
-            yield FilmMaker(made_by_many, made_by_many.arithmetic, made_by_many.is_gpu)
+            yield _made_by(fleet, MakerByFleet(ready.reader, fleet, on_frames, MOST))
         return
     device = arguments["device"]
     numbers = device_numbers(arguments["backend"]) if device == "all" else device
     if len(numbers) == 1 or not may_start_processes():
         with opened_enlarger(ready) as enlarge:
-            device = device_of(enlarge, ready.reader.film)
+            device = device_of(enlarge, film)
             made = MakerHere(ready.reader, device, on_frames)
             yield FilmMaker(made, device.arithmetic, device.is_gpu)
         return
     tell_reduction(**arguments)
-    source, film = ready.reader.path, ready.reader.film
-    workers = [
-        ProcessWorker(
-            f"device {number}",
-            FilmOpening(
-                source,
-                film,
-                ready.prepared.shape,
-                UpscalerEnlarging({**arguments, "device": (number,)}),
-            ),
-        )
-        for number in numbers
-    ]
-    with MakerByFleet(
-        ready.reader, workers, on_frames=on_frames, on_device=report.say, on_news=report.tell
-    ) as made_by:
-        yield FilmMaker(made_by, made_by.arithmetic, made_by.is_gpu)
+
+    def worker(number: int) -> ProcessWorker:
+        enlarging = UpscalerEnlarging({**arguments, "device": (number,)})
+        opening = FilmOpening(source, film, shape, enlarging)
+        return ProcessWorker(f"device {number}", opening)
+
+    policy = Policy("parts", resume=PARTS_STAY)
+    with closing(Fleet(map(worker, numbers), policy, hooks)) as fleet:
+        fleet.open()
+        yield _made_by(fleet, MakerByFleet(ready.reader, fleet, on_frames))
+
+
+def _made_by(fleet: Fleet, maker: RunMaker) -> FilmMaker:
+    assert fleet.opened is not None
+    return FilmMaker(maker, fleet.opened.arithmetic, fleet.opened.is_gpu)
 
 
 def _lines(job: FilmJob, film: Any, prepared: PreparedFilm) -> Iterator[str]:

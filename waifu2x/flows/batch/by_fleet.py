@@ -6,11 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from waifu2x.api import Upscaler
 from waifu2x.backends.engine.engine import Engine
+from waifu2x.errors import ClusterError
 from waifu2x.flows.batch.listings import Listings
 from waifu2x.flows.batch.session import Answer, ModelFiles, Session, SessionSettings, unpacked
 from waifu2x.flows.fleet import processes
@@ -27,6 +29,9 @@ from waifu2x.system.lazy_dataclass import dataclass
 AHEAD = Ahead(least=4, seconds=0.1)
 """Names that wait in a process of a device: each thread on a name's way may wait some milliseconds
 for Python's lock."""
+
+_FILE_BYTES = 1 << 14
+"""Bytes added to the size of each file for its fixed costs."""
 
 
 class FileNames(NamedTuple):
@@ -88,6 +93,11 @@ def names_of(job: Job) -> float:
     return AHEAD.least if is_archive(job.source) else 1.0
 
 
+def bytes_of(listings: Listings) -> Callable[[Job], float]:
+    """Returns a function that returns the cost of a file in bytes."""
+    return lambda job: _FILE_BYTES + listings.bytes(job)
+
+
 @dataclass(frozen=True)
 class SessionOpening:
     """Opens a device, and a session on it."""
@@ -96,10 +106,18 @@ class SessionOpening:
     model_files: ModelFiles | None = None
     fallback: bool = False
     """Whether another backend takes over when the device fails."""
+    folders: tuple[Path, ...] = ()
+    """Folders that the worker has to see."""
 
     @contextmanager
     def opened(self, tell: Tell) -> Iterator[_SessionPlace]:
         """Opens both, as `Opening`."""
+        for folder in self.folders:
+            if not stores.is_url(folder) and not folder.is_dir():
+                raise ClusterError(
+                    f"{folder}: it does not see this folder",
+                    "give one that all machines share, or a URL",
+                )
         if self.settings.many:
             processes.prepare()  # beside the device
         with unpacked(self.settings.arguments, self.model_files) as arguments:
@@ -108,7 +126,8 @@ class SessionOpening:
                 Engine(*choice, fallback=self.fallback) as engine,
                 Upscaler(engine=engine, **arguments) as upscaler,
             ):
-                place = _SessionPlace(upscaler, self.settings, tell)
+                # Machines may compute in other backends.
+                place = _SessionPlace(upscaler, self.settings, tell, is_one=not self.folders)
                 try:
                     yield place
                 finally:
@@ -118,12 +137,16 @@ class SessionOpening:
 class _SessionPlace:
     """Makes files by a session."""
 
-    def __init__(self, upscaler: Upscaler, settings: SessionSettings, tell: Tell) -> None:
+    def __init__(
+        self, upscaler: Upscaler, settings: SessionSettings, tell: Tell, *, is_one: bool
+    ) -> None:
+        """`is_one`: all workers have to be of one backend."""
         engine = upscaler.engine
         backend = engine.backend
         described = f"{backend.name}: {backend.device.name}, {backend.device.detail}"
         notices = (*upscaler.notices, *engine.notices)
-        self.opened = Opened(described, backend.name, backend.device.is_gpu, notices)
+        arithmetic = backend.name if is_one else ""
+        self.opened = Opened(described, arithmetic, backend.device.is_gpu, notices)
         self._tell = tell
         self._advances = Advances(tell)
         self._numbers: dict[Job, int] = {}
@@ -136,27 +159,29 @@ class _SessionPlace:
         names: FileNames = order.work
         job = Job(stores.located(names.source), stores.located(names.target))
         self._numbers[job] = order.number
-        self._session.submit(job, self._answer, repeated=order.repeated)
+        answer = partial(self._answer, order.number)
+        self._session.submit(job, answer, repeated=order.repeated)
 
     def withdraw(self) -> Sequence[int]:
         """Drops the files that no worker has taken."""
         return [self._numbers.pop(job) for job in self._session.withdraw()]
 
     def _begun(self, job: Job) -> None:
-        self._tell(Begun(self._numbers[job]))
+        if job in self._numbers:
+            self._tell(Begun(self._numbers[job]))
 
     def _advance(self, job: Job, part: float) -> None:
-        self._advances.add(self._numbers[job], part)
+        if job in self._numbers:
+            self._advances.add(self._numbers[job], part)
 
-    def _answer(self, answer: Answer) -> None:
+    def _answer(self, number: int, answer: Answer) -> None:
         if isinstance(answer, BaseException):
             self._tell(Failed(answer))
         elif not isinstance(answer, Outcome):
-            job, text = answer
-            self._tell(Noticed(self._numbers[job], text))
+            self._tell(Noticed(number, answer[1]))
         elif answer.device_failed:
             self._tell(Broken(answer.error.removeprefix(f"{answer.job.source}: ")))
         else:
-            number = self._numbers.pop(answer.job)
+            self._numbers.pop(answer.job, None)
             self._advances.drop(number)
             self._tell(Done(number, answer))

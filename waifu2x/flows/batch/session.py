@@ -1,26 +1,26 @@
-"""A driver that stays open for files of several batches, as long as their settings agree.
-
-It does not know how files come to this process: a worker of a cluster uses it, and any process with
-its own device may.
-"""
+"""A driver that stays open for files of several batches, as long as their settings agree: the
+workplace of a worker has one."""
 
 from __future__ import annotations
 
 import queue
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from waifu2x.api import Upscaler
+from waifu2x.errors import ModelError
 from waifu2x.flows.batch.driver import RunOptions, run
 from waifu2x.flows.jobs import InFlight, Job, Output
 from waifu2x.flows.outcome import Outcome
+from waifu2x.networks import catalogue, model_set
 from waifu2x.system import stores
+from waifu2x.system.files import reason
 from waifu2x.system.lazy_dataclass import dataclass
 
 _LOOK_SECONDS = 0.5
@@ -38,8 +38,6 @@ class SessionSettings:
     output: Output
     in_flight: InFlight | None
     max_pixels: int
-    key: str
-    """Identifies the settings above and the files of the model."""
     sharing: int = 1
     """Sessions that share the machine, each in its own process."""
     many: bool = False
@@ -116,32 +114,6 @@ class Session:
                 given = Job(job.source, self._thrown_away() / job.target.name)
             self._waiting.setdefault(given, []).append(_Wanted(job, answer))
         self._jobs.put(given)
-
-    def make(
-        self, jobs: Sequence[Job], is_wanted: Callable[[], bool], *, repeated: bool = False
-    ) -> tuple[list[Outcome], list[tuple[Job, str]]]:
-        """Makes jobs; returns their outcomes and notices. `repeated` is that of `submit`. Several
-        threads may call it. Raises CancelledError once `is_wanted` returns False, and the error
-        that ends the session."""
-        answers: queue.SimpleQueue[Answer] = queue.SimpleQueue()
-        for job in jobs:
-            self.submit(job, answers.put, repeated=repeated)
-        outcomes: list[Outcome] = []
-        notices: list[tuple[Job, str]] = []
-        while len(outcomes) < len(jobs):
-            try:
-                answer = answers.get(timeout=_LOOK_SECONDS)
-            except queue.Empty:
-                if not is_wanted():
-                    raise CancelledError from None
-                continue
-            if isinstance(answer, BaseException):
-                raise answer
-            if isinstance(answer, Outcome):
-                outcomes.append(answer)
-            else:
-                notices.append(answer)
-        return outcomes, notices
 
     def withdraw(self) -> list[Job]:
         """Removes the jobs that no worker has taken, and returns them."""
@@ -221,6 +193,25 @@ class Session:
         wanted.answer((wanted.job, text))
 
 
+def packed(model: str) -> tuple[str, dict[str, bytes] | None]:
+    """Returns how workers find a model: the name of a shipped one, or a path and its files. Raises
+    ModelError."""
+    found = model_set.find(model)
+    known = catalogue.entry(found.name)
+    if known is not None and known.folder == found.folder:
+        return found.name, None
+    folder = found.folder.resolve()
+    try:
+        if folder.is_file():
+            return folder.name, {folder.name: folder.read_bytes()}
+        # Weights may lie beside the file that names them.
+        stems = {path.stem for path in found.files.values()}
+        files = [path for path in sorted(folder.iterdir()) if path.stem in stems]
+        return folder.name, {f"{folder.name}/{path.name}": path.read_bytes() for path in files}
+    except OSError as error:
+        raise ModelError(f"{error.filename}: cannot read: {reason(error)}") from error
+
+
 @contextmanager
 def unpacked(
     arguments: Mapping[str, Any], model_files: ModelFiles | None
@@ -245,51 +236,3 @@ def _exists(path: Path) -> bool:
     except OSError:
         return False
     return True
-
-
-class SessionHolder:
-    """The session of this process, opened anew for other settings."""
-
-    def __init__(self) -> None:
-        self._freed = threading.Condition()
-        self._users = 0
-        self._key = ""
-        self._session: Session | None = None
-        self._held = ExitStack()
-
-    @contextmanager
-    def opened(
-        self, settings: SessionSettings, model_files: ModelFiles | None
-    ) -> Iterator[Session]:
-        """Gives a session with these settings. Waits for the end of contexts with other settings.
-        Raises Waifu2xError."""
-        with self._freed:
-            # A worker may have several threads with groups of several batches.
-            self._freed.wait_for(lambda: not self._users or self._key == settings.key)
-            if self._session is None or self._key != settings.key:
-                self._close()
-                self._session = self._open(settings, model_files)
-                self._key = settings.key
-            self._users += 1
-            session = self._session
-        sound = False
-        try:
-            yield session
-            sound = not session.broken
-        finally:
-            with self._freed:
-                self._users -= 1
-                if not (sound or self._users):
-                    self._close()
-                self._freed.notify_all()
-
-    def _open(self, settings: SessionSettings, model_files: ModelFiles | None) -> Session:
-        arguments = self._held.enter_context(unpacked(settings.arguments, model_files))
-        upscaler = self._held.enter_context(Upscaler(**arguments))
-        session = Session(upscaler, settings)
-        self._held.callback(session.close)
-        return session
-
-    def _close(self) -> None:
-        self._session = None
-        self._held.close()

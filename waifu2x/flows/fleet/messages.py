@@ -17,6 +17,8 @@ class Order:
     """The task, as its workplace takes it."""
     repeated: bool = False
     """Whether a worker was lost on it before, which may have finished it."""
+    weight: float = 1.0
+    """As that of the task."""
 
 
 @dataclass(frozen=True)

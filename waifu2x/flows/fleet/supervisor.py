@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import itertools
 import queue
+import secrets
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Hashable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import field
 from enum import Enum
 from typing import Any, Protocol
@@ -36,6 +38,9 @@ from waifu2x.flows.fleet.messages import (
 from waifu2x.flows.fleet.task import Task
 from waifu2x.system.files import clear_folder
 from waifu2x.system.lazy_dataclass import dataclass
+
+_COLLECT_SECONDS = 0.02
+"""The longest wait of a collected task for the next one."""
 
 
 class State(Enum):
@@ -91,6 +96,10 @@ class Policy:
     error: type[Waifu2xError] = BackendError
     tries: int = 3
     """Workers lost on a task after which the task is to blame."""
+    patience: float = 0.0
+    """Seconds that a fleet waits for another worker after all have left."""
+    resume: str = ""
+    """How to go on after the loss of all workers, for people."""
     fruitless: int = 2
     """Consecutive lives of a worker without a finished task after which it is given up."""
 
@@ -165,7 +174,11 @@ class _Stop:
     """The supervisor has to end."""
 
 
-_Event = Report | Withdraw | Task | Settled | BaseException | _Exhausted | _Stop | None
+class _Joined:
+    """A worker has come."""
+
+
+_Event = Report | Withdraw | Task | Settled | BaseException | _Exhausted | _Stop | _Joined | None
 
 
 class Fleet:
@@ -181,10 +194,10 @@ class Fleet:
         """`last` is a worker that is started once all others have been given up."""
         self.hooks = hooks
         self._members = [_Supervised(worker) for worker in workers]
-        self._policy = policy
+        self.policy = policy
         self._last = last
         self._told: set[str] = set()
-        self._numbers = itertools.count()
+        self._numbers = itertools.count(secrets.randbits(48))  # workers may have several fleets
         self._tries: Counter[Hashable] = Counter()
         self._events: queue.SimpleQueue[tuple[_Supervised | None, _Event]] = queue.SimpleQueue()
         self._outcomes: queue.SimpleQueue[tuple[Any] | BaseException | None] = queue.SimpleQueue()
@@ -196,7 +209,7 @@ class Fleet:
         """Tasks that were done alone when a worker was lost; they come last."""
         self._is_exhausted = self._is_asked = False
         self._asked = threading.Semaphore(0)
-        self._is_closed = False
+        self._is_running = self._is_closed = False
         self._thread: threading.Thread | None = None
         self.opened: Opened | None = None
         """The report of the first worker that was ready."""
@@ -214,7 +227,7 @@ class Fleet:
         while any(member.state is State.STARTING for member in self._members):
             self._handle(*self._events.get())
         if not any(member.was_ready for member in self._members):
-            raise self._policy.error(f"{self._none_left}, see above")
+            raise self.policy.error(f"{self._none_left}, see above")
 
     def run(
         self, tasks: Iterable[Task | Settled | None], stopped: threading.Event | None = None
@@ -224,6 +237,7 @@ class Fleet:
         withdrawn. Raises what `Task.failed` raises, and errors that workers report. After an error,
         and if it is closed early, the fleet is closed: nothing unfinished stays."""
         self._is_exhausted = self._is_asked = False
+        self._is_running = True
         feeder = threading.Thread(
             target=self._feed, args=(iter(tasks),), name="waifu2x-tasks", daemon=True
         )
@@ -245,6 +259,14 @@ class Fleet:
         except BaseException:
             self.close()
             raise
+
+    def join(self, worker: FleetWorker) -> None:
+        """Adds a worker, from any thread."""
+        self._events.put((_Supervised(worker), _Joined()))
+
+    def fail(self, error: BaseException) -> None:
+        """Ends the work with an error, from any thread."""
+        self._events.put((None, Failed(error)))
 
     def close(self) -> None:
         """Ends all workers at once, and waits for that."""
@@ -285,12 +307,29 @@ class Fleet:
                 if self._is_exhausted and not self._is_unfinished:
                     self._outcomes.put(None)
                     return
-                member, event = self._events.get()
+                member, event = self._next_event()
                 if isinstance(event, _Stop):
                     return
                 self._handle(member, event)
         except BaseException as error:
             self._outcomes.put(error)
+
+    def _next_event(self) -> tuple[_Supervised | None, _Event]:
+        """Waits for an event. Raises an error if there are no workers for too long."""
+        if self._is_asked:  # while tasks come at once, workers may collect them
+            with suppress(queue.Empty):
+                return self._events.get(timeout=_COLLECT_SECONDS)
+        for member in self._members:
+            member.worker.flush()
+        if self._members:
+            return self._events.get()
+        patience = f"{self.policy.patience:.0f} seconds"
+        self._say(f"no {self.policy.kind}s left: waiting {patience} for one")
+        try:
+            return self._events.get(timeout=self.policy.patience)
+        except queue.Empty:
+            error = f"no {self.policy.kind}s for {patience}"
+            raise self.policy.error(error, self.policy.resume) from None
 
     @property
     def _is_unfinished(self) -> bool:
@@ -299,11 +338,11 @@ class Fleet:
 
     @property
     def _none_left(self) -> str:
-        return f"no {self._policy.kind} is left that works"
+        return f"no {self.policy.kind} is left that works"
 
     def _hand_out(self) -> None:
         """Gives tasks to workers with room, and asks for more."""
-        if all(member.state is State.LOST for member in self._members):
+        if self._members and all(member.state is State.LOST for member in self._members):
             self._give_up()
             return
         is_wanted = False
@@ -315,8 +354,6 @@ class Fleet:
                     continue
                 is_wanted |= waiting is self._given
                 break
-        for member in self._members:
-            member.worker.flush()
         if is_wanted and not self._is_exhausted:
             self._ask()
 
@@ -351,7 +388,7 @@ class Fleet:
         number = next(self._numbers)
         member.tasks[number] = _Assigned(task, is_alone)
         member.state = State.BUSY
-        member.worker.send(Order(number, task.work, is_alone))
+        member.worker.send(Order(number, task.work, is_alone, task.weight))
 
     def _give_up(self) -> None:
         """Fails all tasks, since no worker is left."""
@@ -369,6 +406,9 @@ class Fleet:
             self._fall(member, event.error)
         elif member is None:
             self._handle_given(event)
+        elif isinstance(event, _Joined):
+            self._members.append(member)
+            self._start(member)
         elif isinstance(event, Done):
             assigned = member.tasks.pop(event.number)
             member.done += assigned.task.weight
@@ -415,8 +455,8 @@ class Fleet:
             self.opened = opened
         if opened.arithmetic != self.opened.arithmetic:
             computes = f"computes in {opened.arithmetic}, not {self.opened.arithmetic} as others do"
-            if not member.was_ready:
-                raise self._policy.error(
+            if not self._is_running:
+                raise self.policy.error(
                     f"{member.worker.name} {computes}", "choose by --backend and --precision"
                 )
             self._end(member, f"it {computes}")
@@ -428,11 +468,10 @@ class Fleet:
             self._say(notice)
 
     def _fall(self, member: _Supervised | None, error: BaseException) -> None:
-        """Ends the life of a worker that could not be opened again. Raises any other error."""
-        is_known = isinstance(error, Waifu2xError)
-        if member is None or not (is_known and member.was_ready):
-            raise error
-        if member.state is not State.STARTING:
+        """Ends the life of a worker that could not be opened during the work. Raises any other
+        error."""
+        is_known = isinstance(error, Waifu2xError) and self._is_running
+        if member is None or not is_known or member.state is not State.STARTING:
             raise error
         self._end(member, str(error))
 
@@ -460,19 +499,21 @@ class Fleet:
             found += [(task, assigned.is_alone) for task in left.tasks]
         member.fruitless = 0 if member.has_made else member.fruitless + 1
         cannot_open = bool(member.fault) and member.state is State.STARTING
-        is_gone = cannot_open or member.fruitless >= self._policy.fruitless
+        is_gone = cannot_open or member.fruitless >= self.policy.fruitless
         is_gone |= not member.worker.can_restart
         for task, was_alone in found:
             self._suspect(task, why, is_crash=is_crash, was_alone=was_alone)
         if not self._is_exhausted or self._is_unfinished:
             goes_on = (
-                f"gets no more {self._policy.noun}" if is_gone else "goes on in another process"
+                f"gets no more {self.policy.noun}" if is_gone else "goes on in another process"
             )
             self._say(f"{member.worker.name}: {why}: {goes_on}")
         if not is_gone:
             self._start(member)
             return
         member.state = State.LOST
+        if not (member.worker.can_restart or member.fault):
+            self._members.remove(member)  # it is not there any more
         if self._last is not None and all(each.state is State.LOST for each in self._members):
             last, self._last = _Supervised(self._last, was_ready=True, lives=1), None
             self._members.append(last)
@@ -484,8 +525,8 @@ class Fleet:
         if is_crash:  # and not a device that has failed, which is nobody's fault
             self._tries[task.key] += 1
             tries = self._tries[task.key]
-        if tries >= self._policy.tries:
-            clause = f"crashed {tries} {self._policy.process} in a row: {why}"
+        if tries >= self.policy.tries:
+            clause = f"crashed {tries} {self.policy.process} in a row: {why}"
             self._fail(task, clause, is_blamed=True)
         else:
             (self._late if was_alone else self._suspects).append(task)

@@ -5,13 +5,15 @@ When a worker is lost, another one makes what its run still lacks; complete part
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import threading
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
-from waifu2x.errors import BackendError, ImageError
+from waifu2x.errors import BackendError, ClusterError, ImageError, Waifu2xError
 from waifu2x.flows.film.frames.frame_device import Enlarging, FrameDevice, OnFrames, StageTimes
 from waifu2x.flows.film.makers.run_maker import make_run
 from waifu2x.flows.film.parts import part_files
@@ -25,12 +27,17 @@ from waifu2x.flows.film.parts.part_runs import (
 )
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.fleet.messages import Broken, Done, Opened, Order
+from waifu2x.flows.fleet.processes import may_start_processes
 from waifu2x.flows.fleet.progress import Advances
-from waifu2x.flows.fleet.supervisor import Fleet, FleetWorker, Hooks, Policy
+from waifu2x.flows.fleet.supervisor import Fleet
 from waifu2x.flows.fleet.task import Left, Tell
 from waifu2x.formats.film.description import Film
 from waifu2x.formats.film.writing.encode import Shape
 from waifu2x.system.lazy_dataclass import dataclass
+
+MOST = 6
+"""Parts of a run by a worker of a cluster, whose progress is known only at its end."""
+PARTS_STAY = "the parts that are complete stay"
 
 
 @dataclass(frozen=True)
@@ -56,15 +63,38 @@ class FilmOpening:
     film: Film
     shape: Shape
     enlarging: Enlarging
+    identity: Mapping[str, str] | None = None
+    """The identity of the film's file, for workers that may see another one."""
 
     @contextmanager
     def opened(self, tell: Tell) -> Iterator[_FilmPlace]:
         """Opens both, as `Opening`."""
+        self._check()
         with (
             self.enlarging.opened(self.film, self.shape) as device,
             FilmReader(self.source, device.pin, start=self.film.start) as reader,
         ):
             yield _FilmPlace(reader, device, tell)
+
+    def _check(self) -> None:
+        """Raises ClusterError where the film cannot be read or is another one."""
+        if not may_start_processes():
+            raise ClusterError(
+                "it may not start processes, and films are read by one",
+                "start it with `DASK_DISTRIBUTED__WORKER__DAEMON=False dask worker`",
+            )
+        if self.identity is None:
+            return
+        try:
+            identity = part_files.source_identity(self.source)
+        except OSError as error:
+            raise _unseen(self.source) from error
+        if identity != self.identity:
+            raise ClusterError(f"{self.source}: it sees another file there")
+
+
+def _unseen(path: Path) -> ClusterError:
+    return ClusterError(f"{path}: it does not see this", "use paths that all machines share")
 
 
 class _FilmPlace:
@@ -77,10 +107,17 @@ class _FilmPlace:
         self._tell = tell
         self._advances = Advances(tell)
         self._before = StageTimes()
+        self._lock = threading.Lock()
 
     def begin(self, order: Order) -> None:
-        """Makes a run. Raises ImageError, OutputError."""
+        """Makes a run. Raises ImageError, OutputError, ClusterError."""
+        with self._lock:
+            self._begin(order)
+
+    def _begin(self, order: Order) -> None:
         run, work = order.work
+        if not work.folder.is_dir():
+            raise _unseen(work.folder)
         self._before = self._reader.stages.times()
         try:
             has_ended = make_run(
@@ -143,69 +180,44 @@ class _RunTask:
         return outcome
 
     def failed(self, why: str, *, is_blamed: bool) -> Any:
-        """Raises ImageError for a run that is to blame, and BackendError."""
+        """Raises ImageError for a run that is to blame, and BackendError or ClusterError."""
         if is_blamed:
             seconds = float(self._run.first * self._film.part_ticks * self._film.shape.tick)
             raise ImageError(f"{self._film.source}: what comes after {seconds:g} s {why}")
-        raise BackendError(f"{why}, see above: the parts that are complete stay")
+        raise self._maker.refused(f"{why}, see above")
 
 
 class MakerByFleet:
-    """Makes parts by workers, as long as the context lasts."""
+    """Makes parts by an open fleet, whose workers have a FilmOpening."""
 
     def __init__(
         self,
         reader: FilmReader,
-        workers: Sequence[FleetWorker],
-        *,
+        fleet: Fleet,
         on_frames: OnFrames = lambda frames, computed: None,
-        on_device: Callable[[str], None] = lambda described: None,
-        on_news: Callable[[str], None] = lambda notice: None,
+        most: int | None = None,
     ) -> None:
-        """`reader` has the film open; `workers` have a FilmOpening. `on_device` is called with each
-        device that is opened, `on_news` with messages."""
+        """`reader` has the film open. No run has more than `most` parts."""
         self._reader = reader
+        self._fleet = fleet
         self._on_frames = on_frames
-        self._count = len(workers)
-        self.fleet = Fleet(
-            workers,
-            Policy(noun="parts"),
-            Hooks(
-                on_opened=lambda name, opened: on_device(f"{name}: {opened.described}"),
-                on_progress=self.tell,
-                on_news=on_news,
-            ),
-        )
-
-    def __enter__(self) -> Self:
-        """Opens all devices. Raises BackendError, ModelError, ImageError."""
-        try:
-            self.fleet.open()
-        except BaseException:
-            self.fleet.close()
-            raise
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.fleet.close()
-
-    @property
-    def arithmetic(self) -> str:
-        """Returns the arithmetic of all devices. Parts of another one would differ."""
-        assert self.fleet.opened is not None
-        return self.fleet.opened.arithmetic
-
-    @property
-    def is_gpu(self) -> bool:
-        assert self.fleet.opened is not None
-        return self.fleet.opened.is_gpu
+        self._most = most
+        self._count = max(1, len(fleet.workers))
+        fleet.hooks = replace(fleet.hooks, on_progress=self.tell)
 
     def __call__(self, runs: Sequence[PartRun], work: FilmWork) -> None:
-        """Makes the parts of runs, as RunMaker. Raises BackendError if all devices have failed."""
-        left = RunQueue(runs, expected_parts(self._reader.film, work), self._count)
+        """Makes the parts of runs, as RunMaker. Raises BackendError or ClusterError if no worker is
+        left."""
+        expected = expected_parts(self._reader.film, work)
+        left = RunQueue(runs, expected, self._count, self._most)
         tasks: Iterable[_RunTask] = (_RunTask(self, left, run, work) for run in left)
-        for _ in self.fleet.run(tasks):
+        for _ in self._fleet.run(tasks):
             pass
+
+    def refused(self, why: str) -> Waifu2xError:
+        """Returns the error of a film that cannot be made on."""
+        policy = self._fleet.policy
+        return policy.error(why, policy.resume)
 
     def tell(self, task: _RunTask, made: FramesMade) -> None:
         """Counts frames that were made."""

@@ -150,18 +150,14 @@ class RunQueue:
         self._has_ended = False
 
     def __iter__(self) -> Iterator[PartRun]:
-        while (run := self.take_now()) is not None:
+        while (run := self._cut()) is not None:
             yield run
-
-    def give_back(self, run: PartRun) -> None:
-        """Returns a run that was not made."""
-        self._waiting.appendleft(run)
 
     def end(self) -> None:
         """Notes that the end of the film was found: nothing is looked for behind it."""
         self._has_ended = True
 
-    def take_now(self) -> PartRun | None:
+    def _cut(self) -> PartRun | None:
         """Returns the next run, of a fair length."""
         while self._waiting:
             run = self._waiting.popleft()
