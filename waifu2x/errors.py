@@ -1,15 +1,19 @@
 """Exceptions that users can meet, and the form of every message: `NAME: problem; remedy`.
 
-Waifu2xError ├── ModelError a model file or folder ├── ImageError a picture that cannot be read or
-handled ├── BackendError a backend or device that is missing or cannot do what was asked │ ├──
-UnavailableError its library or device is not here: `auto` goes on to the next │ │ ├──
-NotInstalledError software that it needs was never installed │ │ └── NoDeviceError it has devices,
-but none of the number that was asked for │ ├── DeviceMemoryError its device has too little free
-memory for what was asked │ └── DeviceError its device has stopped working: so does `auto`, in the
-middle of a batch ├── StoreError a URL that cannot be used ├── ClusterError a cluster that cannot be
-reached, or does not do what was asked ├── OutputError a result that cannot be written │ └──
-ExistsError its file is there already, and is not to be replaced └── FaultError a fault of this
-program
+Waifu2xError
+├── ModelError            a model file or folder
+├── ImageError            a picture that cannot be read or handled
+├── BackendError          a backend or device that is missing or cannot do what was asked
+│   ├── UnavailableError      its library or device is not here: `auto` goes on to the next
+│   │   ├── NotInstalledError     software that it needs was never installed
+│   │   └── NoDeviceError         it has devices, but none of the number that was asked for
+│   ├── DeviceMemoryError     its device has too little free memory for what was asked
+│   └── DeviceError           its device has stopped working: so does `auto`, midway
+├── StoreError            a URL that cannot be used
+├── ClusterError          a cluster that cannot be reached, or does not do what was asked
+├── OutputError           a result that cannot be written
+│   └── ExistsError           its file is there already, and is not to be replaced
+└── FaultError            a fault of this program
 """
 
 from __future__ import annotations

@@ -524,3 +524,95 @@ def dat(
     _residual(net, "conv_after_body", planes, three=False)
     _swin_end(net, planes, scale, "shuffle")
     return net.shapes
+
+
+def tspan(planes: int = 16, history: int = 4, frames: int = 5, scale: int = 2) -> Shapes:
+    """TSPAN: a layer for each frame, then a SPAN with norms."""
+    net = Layers()
+    _folded(net, "center_conv", planes, 3)
+    for frame in range(frames - 1):
+        _folded(net, f"history_convs.{frame}", history, 3)
+    _folded(net, "fusion_conv.0", planes, planes + history * (frames - 1))
+    _folded(net, "fusion_conv.1", planes, planes)
+    for block in range(1, 7):
+        for part in (1, 2, 3):
+            _folded(net, f"block_{block}.c{part}_r", planes, planes)
+            _norm(net, f"block_{block}.norm{part}", planes)
+    net.conv("conv_cat", planes, 4 * planes, 1)
+    _folded(net, "conv_2", planes, planes)
+    net.conv("upsampler.0", 3 * scale**2, planes)
+    return net.shapes
+
+
+def tspan_v2(planes: int = 8, frames: int = 5, scale: int = 2) -> Shapes:
+    """TSPANv2: SPANs of three neighbours in turn."""
+    net = Layers()
+    net.conv("m_head", planes, 3, bias=False)
+    for layer in range(frames // 2):
+        key = f"m_layers.{layer}"
+        _folded(net, f"{key}.m_head", planes, 3 * planes)
+        for block in range(6):
+            for part in (1, 2, 3):
+                _folded(net, f"{key}.blocks.{block}.c{part}_r", planes, planes)
+        net.conv(f"{key}.conv_cat", planes, 4 * planes, 1)
+        _folded(net, f"{key}.conv_post", planes, planes)
+        net.conv(f"{key}.m_tail.0", planes, planes, bias=False)
+    net.conv("m_res", planes, planes, bias=False)
+    net.conv("m_upsample.0", planes * scale**2, planes)
+    net.conv("m_tail", 3, planes, bias=False)
+    return net.shapes
+
+
+def tscunet(planes: int = 64, frames: int = 3, scale: int = 2, blocks: int = 2) -> Shapes:
+    """TSCUNet: U-nets of three neighbours in turn, then residual blocks and enlargements."""
+    net = Layers()
+
+    def mixed(key: str, half: int, first: int = 0) -> None:
+        for number in range(first, first + blocks):
+            block = f"{key}.{number}"
+            net.conv(f"{block}.conv1_1", 2 * half, 2 * half, 1)
+            net.conv(f"{block}.conv1_2", 2 * half, 2 * half, 1)
+            for part in (0, 2):
+                net.conv(f"{block}.conv_block.{part}", half, half, bias=False)
+            inner = f"{block}.trans_block"
+            _norm(net, f"{inner}.ln1", half)
+            _norm(net, f"{inner}.ln2", half)
+            _linear(net, f"{inner}.msa.embedding_layer", 3 * half, half)
+            net.shapes[f"{inner}.msa.relative_position_params"] = (half // 32, 15, 15)
+            _linear(net, f"{inner}.msa.linear", half, half)
+            _linear(net, f"{inner}.mlp.0", 4 * half, half)
+            _linear(net, f"{inner}.mlp.2", half, 4 * half)
+
+    net.conv("m_head.0", planes, 3, bias=False)
+    for layer in range(frames // 2):
+        key, wide = f"m_layers.{layer}", planes
+        net.conv(f"{key}.m_head.0", planes, 3 * planes, bias=False)
+        for level in (1, 2, 3):
+            mixed(f"{key}.m_down{level}", wide // 2)
+            net.conv(f"{key}.m_down{level}.{blocks}", 2 * wide, wide, 2, bias=False)
+            wide *= 2
+        mixed(f"{key}.m_body", wide // 2)
+        for level in (3, 2, 1):
+            net.conv(f"{key}.m_up{level}.0.up.1", wide, wide)
+            net.conv(f"{key}.m_up{level}.0.up.3", wide // 2, wide)
+            wide //= 2
+            mixed(f"{key}.m_up{level}", wide // 2, 1)
+        net.conv(f"{key}.m_res.0", planes, planes, bias=False)
+        net.conv(f"{key}.m_tail.0", planes, planes, bias=False)
+    net.conv("m_res.0", planes, planes, bias=False)
+    for block in range(2):
+        for part in (1, 2, 3):
+            for number in range(1, 6):
+                made = 32 if number < 5 else planes
+                net.conv(
+                    f"m_upsample.0.up.{block}.rdb{part}.conv{number}",
+                    made,
+                    planes + 32 * (number - 1),
+                )
+    last = 2
+    for _ in range(scale // 2):
+        net.conv(f"m_upsample.0.up.{last + 1}", planes, planes)
+        last += 3
+    net.conv(f"m_upsample.0.up.{last}", planes, planes)
+    net.conv("m_tail.0", 3, planes, bias=False)
+    return net.shapes

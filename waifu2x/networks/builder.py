@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
 from waifu2x.networks.activations import Activation, leaky
-from waifu2x.networks.model import Border, Model
+from waifu2x.networks.model import Border, Model, Surround
 from waifu2x.networks.nodes import (
     Add,
     Concatenate,
@@ -278,7 +278,13 @@ class GraphBuilder:
         return self.append(MultiplyMaps(source, factors))
 
     def model(
-        self, border: Border = "replicate", *, same_planes: bool = False, multiple: int = 1
+        self,
+        border: Border = "replicate",
+        *,
+        same_planes: bool = False,
+        multiple: int = 1,
+        frames: int = 1,
+        surround: Surround | None = None,
     ) -> Model:
         """Returns the network with the padding that it needs and the least multiple of `multiple`
         that it needs.
@@ -306,6 +312,8 @@ class GraphBuilder:
             try:
                 return Model(
                     *(self.name, planes, self.nodes, int(padding), shown, more),
+                    frames=frames,
+                    surround=surround,
                     inferred=self._shapes,
                 )
             except ModelError as error:

@@ -184,6 +184,13 @@ def models_of(models: ModelSet, factor: int, noise: int | None) -> list[Model]:
     found = models.models(factor, noise)
     if noise is None and math.prod(model.scale for model in found) != factor:
         raise ModelError(f"{models.name}: no models that enlarge {factor} times alone")
+    for model in found:
+        if model.frames > 1:
+            raise ModelError(
+                f"{model.name}: its network takes {model.frames} frames of a film at once, which is"
+                " not supported yet",
+                "choose a model of single frames",
+            )
     planes = found[0].in_planes
     if planes not in (1, 3) or any(model.in_planes != planes for model in found):
         raise ModelError(f"{models.name}: its models take {planes} planes, not 1 or 3 alike")

@@ -35,6 +35,25 @@ _CHECKED = (1, 2, 3, 4, 5, 7, 16, 17, 100)
 """Lengths of pictures, in multiples, for which a model's sizes are computed."""
 
 
+@dataclass(frozen=True)
+class Surround:
+    """Mirrored pixels around a picture, half of them on each side; the odd one is above or left.
+
+    They make rows and columns up to a multiple, and more. A network counts them as the picture's.
+    """
+
+    multiple: int = 1
+    more: int = 0
+
+    def before(self, length: int) -> int:
+        """Returns how many pixels stand before `length` ones."""
+        return -(-self.added(length) // 2)
+
+    def added(self, length: int) -> int:
+        """Returns how many pixels are added to `length` ones."""
+        return -length % self.multiple + self.more
+
+
 @dataclass(frozen=True, eq=False)
 class Model:
     """A network: planes of a picture in [0, 1] in, planes of a picture out.
@@ -47,7 +66,7 @@ class Model:
     name: str
     """For messages: the file that it came from."""
     in_planes: int
-    """Planes of the pictures that it takes: 1 or 3 for pictures, anything for tests."""
+    """Planes of the pictures that it takes: 1 or 3 for each frame, anything for tests."""
     nodes: tuple[Node, ...]
     padding: int
     """Pixels that the picture is padded with on each side."""
@@ -58,6 +77,11 @@ class Model:
     more of the border; the result is cut to size."""
     taken: str = ""
     """Which of the networks in its file it is, and why; empty where the file is one network."""
+    frames: int = 1
+    """Frames in a row that it takes, the earliest first, as the planes of one picture: it makes the
+    middle one of them."""
+    surround: Surround | None = None
+    """Pixels that a picture gets around it before the network takes it; None for none."""
 
     inferred: InitVar[Sequence[ValueShape] | None] = None
     """The shapes of all values, if the caller has inferred them from these nodes."""

@@ -35,6 +35,9 @@ def _weights(*layers: str) -> tuple[str, ...]:
 
 _FIRST = "layers.0.residual_group.blocks.0"
 _KNOWN = (
+    _Family("families.temporal", "tspan", (_weights("center_conv.sk", "fusion_conv.0.sk"),)),
+    _Family("families.temporal", "tspan_v2", (_weights("m_head", "m_layers.0.blocks.0.c1_r.sk"),)),
+    _Family("families.temporal", "tscunet", (_weights("m_head.0", "m_layers.0.m_body.0.conv1_1"),)),
     _Family("families.compact", "compact", (_weights("body.0", "body.1"),)),
     _Family(
         "families.swinir",
@@ -114,7 +117,7 @@ _UNSUPPORTED = {
     "a Swin2SR": r"attn\.logit_scale",
     "an ATD": r"layers\.\d+\.residual_group\.td",
     "an RGT": r"layers\.\d+\.blocks\.\d+\.gamma",
-    "a SCUNet": r"m_head\.0\.weight|m_body\.\d+\.trans_block",
+    "a SCUNet": r"^m_body\.\d+\.trans_block",
     "a PLKSR": r"feats\.\d+\.channe_mixer",
     "a GRL": r"layers\.\d+\.blocks\.\d+\.attn\.(window_attn|stripe_attn)",
 }

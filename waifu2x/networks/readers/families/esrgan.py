@@ -21,7 +21,7 @@ def esrgan(weights: NamedWeights) -> Model:
     for block in range(int(names["blocks"])):
         outer = value
         for part in (1, 2, 3):
-            value = _dense_block(net, value, names["block"].format(block, part))
+            value = dense_block(net, value, names["block"].format(block, part))
         value = net.add(value, outer, 0.2)
     value = net.add(net.same_size(value, names["trunk"]), first)
     for key in names["ups"].split():
@@ -31,7 +31,7 @@ def esrgan(weights: NamedWeights) -> Model:
     return net.model("reflect", same_planes=True)
 
 
-def _dense_block(net: NamedGraph, source: int, key: str) -> int:
+def dense_block(net: NamedGraph, source: int, key: str) -> int:
     """Adds five convolutions, each of all maps before it, a fifth of the result to the source."""
     plus = key.format("1x1").removesuffix(".0")
     has_more = f"{plus}.weight" in net.weights

@@ -12,7 +12,7 @@ from waifu2x.networks.model import Model
 from waifu2x.networks.nodes import Gate
 from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
-_MEAN = (0.4488, 0.4371, 0.4040)
+MEAN = (0.4488, 0.4371, 0.4040)
 """The mean colour of the pictures that SPAN was trained on."""
 
 
@@ -25,7 +25,7 @@ def span(weights: NamedWeights) -> Model:
     if "no_norm" not in weights.marks:
         if planes != 3:
             raise ModelError(f"{weights.name}: a SPAN of {planes} planes: only of 3 is known")
-        shifts = np.array([-255 * mean for mean in _MEAN], np.float32)
+        shifts = np.array([-255 * mean for mean in MEAN], np.float32)
         source = net.affine(0, np.full(3, 255, np.float32), shifts)
 
     def same(value: int, key: str, function: Expression = LEAKY) -> int:
