@@ -171,13 +171,14 @@ def need(name: str) -> None:
 
 
 IN_MATRIX = {"vulkan"}
-"""Backends whose driver takes a second to compile a kernel: the matrix holds them to most tests."""
+"""Backends whose driver takes a second to compile a kernel: the matrix holds them to the contract,
+`.ci/long` to all other tests."""
 
 
 @pytest.fixture(
     scope="session",
     params=[
-        pytest.param(name, marks=pytest.mark.matrix if name in IN_MATRIX else ())
+        pytest.param(name, marks=pytest.mark.long if name in IN_MATRIX else ())
         for name in PRESENT
     ],
 )
