@@ -78,17 +78,20 @@ def inside(folder: Path, name: str) -> None:
 
 def main(arguments: list[str]) -> int:
     """Returns the exit code."""
-    from waifu2x.backends.cpu.compile.carried import SETS
-
-    names = [target.name for target in SETS]
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, nargs="?", default=FOLDER)
-    parser.add_argument("--only", choices=names)
-    parser.add_argument("--inside", choices=names, help=argparse.SUPPRESS)
+    parser.add_argument("--only", metavar="SET")
+    parser.add_argument("--inside", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.inside:
         inside(options.folder, options.inside)
         return 0
+    # Late: in the process of a set, it must not be imported before that set is.
+    from waifu2x.backends.cpu.compile.carried import SETS
+
+    names = [each.name for each in SETS]
+    if options.only not in (None, *names):
+        parser.error(f"--only takes one of {', '.join(names)}")
     make(options.folder.resolve(), [options.only] if options.only else names)
     files = list(options.folder.iterdir())
     print(f"{options.folder}: {len(files)} files, {sum(p.stat().st_size for p in files)} bytes")
