@@ -24,6 +24,7 @@ BLOCKS = [block for page in PAGES for block in blocks(page)]
 LANGUAGES = {"sh", "python", "text", "toml", "json", "yaml", "dockerfile", "bat"}
 REASONS = (
     "the test command",
+    "is a part of",
     "needs a package index",
     "needs Docker",
     "needs an NVIDIA GPU",
