@@ -178,8 +178,7 @@ IN_MATRIX = {"vulkan"}
 @pytest.fixture(
     scope="session",
     params=[
-        pytest.param(name, marks=pytest.mark.long if name in IN_MATRIX else ())
-        for name in PRESENT
+        pytest.param(name, marks=pytest.mark.long if name in IN_MATRIX else ()) for name in PRESENT
     ],
 )
 def backend(request: pytest.FixtureRequest) -> Iterator[Backend]:
