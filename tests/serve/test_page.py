@@ -145,7 +145,9 @@ def test_cancel_retry_remove(page: Window, page_server: Server, tmp_path: Path) 
     wide = picture(tmp_path / "wide.png", 1, 9000, 1)
     slow = picture(tmp_path / "slow.png", 2, *SLOW)
     choose(page, "format", "webp")
-    drop(page, tmp_path / HOSTILE, wide, slow, picture(tmp_path / "waits.png"))
+    drop(page, tmp_path / HOSTILE, wide, slow)
+    page.wait(f"({CARD})?.card.job.progress > 0 && {STATE} == 'working'", "slow.png")
+    drop(page, picture(tmp_path / "waits.png"))
     until(page, "failed", HOSTILE, "wide.png")
     # Names and sentences are text, even if they look like HTML.
     assert page.run(f"return ({CARD}).querySelector('.name').textContent", HOSTILE) == HOSTILE
@@ -160,7 +162,7 @@ def test_cancel_retry_remove(page: Window, page_server: Server, tmp_path: Path) 
     assert offered == 0
     assert page.run("return document.querySelectorAll('img[src=x]').length") == 0
     page.keep("failed")
-    until(page, "waiting", "waits.png")
+    page.wait(f"['waiting', 'working'].includes({STATE})", "waits.png")  # it has arrived
     press(page, "cancel", "waits.png")
     until(page, "cancelled", "waits.png")
     press(page, "cancel", "slow.png")
@@ -177,6 +179,9 @@ def test_cancel_retry_remove(page: Window, page_server: Server, tmp_path: Path) 
     until(page, "done", "waits.png")
     page.driver.find_element("id", "select-shown").click()
     page.wait("document.getElementById('selected').textContent == '4 selected'")
+    seen = f"({CARD})?.querySelector('img').naturalWidth > 0"  # nothing is asked for any more
+    for name in ("wide.png", "slow.png", "waits.png"):
+        page.wait(seen, name)
     # However many they are, it is one request.
     page.run(
         "window.asked = []; const send = fetch; window.fetch = (path, options) => {"
@@ -198,6 +203,8 @@ def test_cancel_retry_remove(page: Window, page_server: Server, tmp_path: Path) 
     until(page, "done", "wide.png", "waits.png")
     assert [job["id"] for job in jobs_of(page_server)] == ids
     page.wait("document.getElementById('undo').hidden")
+    for name in ("wide.png", "slow.png", "waits.png"):
+        page.wait(seen, name)
     page.run(f"({CARD}).focus()", "slow.png")
     page.driver.switch_to.active_element.send_keys(keys.DELETE)
     page.wait(f"!({CARD}) && !document.getElementById('undo').hidden", "slow.png")
