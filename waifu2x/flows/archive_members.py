@@ -57,14 +57,14 @@ class MemberName(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The name for people and for what depends on its extension."""
+        """Returns the name for people and for what depends on its extension."""
         if self.unicode_path is not None:
             return self.unicode_path
         return self.header.decode("utf-8" if self.is_utf8 else "cp437")
 
     @property
     def shown(self) -> str:
-        """The name for messages: a long one without its middle."""
+        """Returns the name for messages: a long one without its middle."""
         text = self.text
         return text if len(text) <= 2 * _SHOWN else f"{text[:_SHOWN]}...{text[-_SHOWN:]}"
 
@@ -80,7 +80,7 @@ class MemberName(NamedTuple):
 
     @property
     def extra(self) -> bytes:
-        """The extra field for this name, empty if it needs none."""
+        """Returns the extra field for this name, empty if it needs none."""
         if self.unicode_path is None:
             return b""
         body = struct.pack("<BI", 1, zlib.crc32(self.header)) + self.unicode_path.encode()

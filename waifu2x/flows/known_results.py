@@ -72,7 +72,8 @@ class Judgement:
 
     @property
     def is_right(self) -> bool:
-        """Whether the bits are known, or are as near to exact results as the mode promises."""
+        """Returns whether the bits are known, or are as near to exact results as the mode
+        promises."""
         if self.distance is None:
             return True
         least, most = PROMISED.get(self.mode, (0.0, 255.0))

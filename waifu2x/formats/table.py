@@ -76,7 +76,7 @@ class Format(NamedTuple):
 
     @property
     def writable(self) -> bool:
-        """Whether results can have it."""
+        """Returns whether results can have it."""
         return bool(self.depths)
 
 

@@ -25,12 +25,12 @@ class Activation:
 
     @property
     def has_slopes(self) -> bool:
-        """Whether the function depends on the slopes."""
+        """Returns whether the function depends on the slopes."""
         return has_parameter(self.function)
 
     @property
     def is_linear(self) -> bool:
-        """Whether it leaves every value as it is."""
+        """Returns whether the function leaves every value as it is."""
         return self.function == LEAKY and bool((self.slopes == 1).all())
 
 

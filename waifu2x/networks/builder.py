@@ -73,12 +73,12 @@ class GraphBuilder:
 
     @property
     def nodes(self) -> tuple[Node, ...]:
-        """The nodes, in order."""
+        """Returns the nodes, in order."""
         return tuple(self._nodes)
 
     @property
     def last(self) -> int:
-        """The value of the last node; 0 while there is none."""
+        """Returns the number of the last node's value; 0 while there is no node."""
         return len(self._nodes)
 
     def shape(self, value: int) -> ValueShape:

@@ -44,7 +44,7 @@ class Package:
 
     @property
     def install(self) -> str:
-        """The argument of pip install that installs it."""
+        """Returns the argument of pip install that installs it."""
         return f"'{PROJECT}[{self.extra}]'" if self.extra else self.name
 
     def models(self) -> Path | None:
@@ -91,17 +91,17 @@ class CatalogueEntry:
 
     @property
     def folder(self) -> Path | None:
-        """Where its files are; None if its package is not installed."""
+        """Returns where its files are; None if its package is not installed."""
         return self.package.models() if self.package else shipped_models() / self.name
 
     @property
     def install(self) -> str:
-        """The command that installs its files."""
+        """Returns the command that installs its files."""
         return f"pip install {self.package.install if self.package else PROJECT}"
 
     @property
     def origin(self) -> str:
-        """Where its files come from, for people."""
+        """Returns where its files come from, for people."""
         if self.package is None:
             return "part of waifu2x-kernels"
         brought = f"extra [{self.package.extra}]" if self.package.extra else "always installed"

@@ -36,7 +36,7 @@ class Facts(Protocol):
 
     @property
     def name(self) -> str:
-        """The model set's, for messages."""
+        """Returns the model set's name, for messages."""
 
     def factors(self, scale: Fraction, noise: int | None) -> tuple[int, ...]:
         """Returns by how much each model of a chain enlarges, to reach `scale`.

@@ -42,12 +42,12 @@ class ModelInfo:
 
     @property
     def is_default(self) -> bool:
-        """Whether it is what `model=` is where nothing else is asked for."""
+        """Returns whether it is what `model=` is where nothing else is asked for."""
         return self.name == catalogue.DEFAULT
 
     @property
     def installed(self) -> bool:
-        """Whether its files are here."""
+        """Returns whether its files are here."""
         return self.folder is not None
 
 

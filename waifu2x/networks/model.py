@@ -105,14 +105,14 @@ class Model:
 
     @cached_property
     def scale(self) -> int:
-        """Output pixels for each input pixel, in each direction."""
+        """Returns the output pixels for each input pixel, in each direction."""
         resolution = self.shapes[-1].resolution
         assert resolution is not None
         return int(resolution)
 
     @cached_property
     def offset(self) -> int:
-        """Output pixels at each side in which what lies beyond the picture shows.
+        """Returns the output pixels at each side in which what lies beyond the picture shows.
 
         Those are the pixels that the network would lose without padding, of the picture or of its
         layers; of the layers' at most MOST_OFFSET.
@@ -127,13 +127,13 @@ class Model:
 
     @property
     def weighted(self) -> tuple[tuple[int, Weighted], ...]:
-        """The nodes with weights, with the values that they make, in order."""
+        """Returns the nodes with weights, with the values that they make, in order."""
         return tuple((v, n) for v, n in enumerate(self.nodes, 1) if isinstance(n, Weighted))
 
     @property
     def multiply_adds(self) -> int:
-        """Multiply-adds for one output pixel, by the definition of convolution and attention,
-        rounded."""
+        """Returns the multiply-adds for one output pixel, by the definition of convolution and
+        attention, rounded."""
         return round(sum(map(self.node_multiply_adds, range(1, len(self.nodes) + 1))))
 
     def node_multiply_adds(self, value: int) -> Fraction:

@@ -46,12 +46,12 @@ class ModelSet:
 
     @property
     def noise_levels(self) -> list[int]:
-        """The noise levels that it has a model for, in order."""
+        """Returns the noise levels that it has a model for, in order."""
         return sorted({noise for noise, _ in self.files if noise is not None})
 
     @property
     def scales(self) -> list[int]:
-        """By how much its models enlarge, 1 among them where one does not."""
+        """Returns by how much its models enlarge; 1 is among them where one does not."""
         return sorted({scale for _, scale in self.files})
 
     def digest(self) -> str:

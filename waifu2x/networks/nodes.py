@@ -77,17 +77,17 @@ class Node:
 
     @property
     def sources(self) -> tuple[int, ...]:
-        """The values that it reads."""
+        """Returns the numbers of the values that it reads."""
         return tuple(getattr(self, field) for field in self._read_by)
 
     @property
     def arrays(self) -> tuple[NDArray[np.float32], ...]:
-        """The numbers that it computes with."""
+        """Returns the numbers that it computes with."""
         return ()
 
     @property
     def multiply_adds(self) -> int | Fraction:
-        """Multiply-adds for a pixel of its map."""
+        """Returns the multiply-adds for a pixel of its map."""
         return 0
 
     def renumbered(self, places: Sequence[int]) -> Self:

@@ -32,7 +32,7 @@ class NoiseLimits:
 
     @property
     def levels(self) -> frozenset[int]:
-        """The levels that may be chosen."""
+        """Returns the levels that may be chosen."""
         return frozenset(level for _, level in self.alone + self.enlarging + self.flat)
 
     def level(

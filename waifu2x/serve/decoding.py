@@ -167,7 +167,7 @@ def _page(path: Path, name: str, page: int) -> bytes:
 
 
 def reduced(picture: Picture) -> Picture:
-    """Returns a picture, with every nth row and column alone if it is too large for a view."""
+    """Returns a picture of at most VIEW_PIXELS pixels: every nth row and column of a larger one."""
     rows, columns = picture.pixels.shape[:2]
     step = 1
     while -(-rows // step) * -(-columns // step) > VIEW_PIXELS:

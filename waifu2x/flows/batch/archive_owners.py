@@ -38,8 +38,9 @@ class ArchiveOwners:
         on_ended: Callable[[Outcome], None],
         on_defect: Callable[[BaseException], None],
     ) -> None:
-        """Puts pages for workers into `pages`, `in_flight` of an archive. `on_ended` is called with
-        outcomes, with the lock held; `on_defect` with errors of the program."""
+        """Gives workers the pages of archives by the queue `pages`, at most `in_flight` of each at
+        a time. Calls `on_ended` with outcomes, while it holds the lock, and `on_defect` with
+        errors of the program."""
         self.owners: dict[threading.Thread, Job] = {}
         """Owners and their archives."""
         self._pages = pages

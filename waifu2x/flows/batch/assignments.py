@@ -57,7 +57,8 @@ class FileRequest:
             return self._told
 
     def _process_task(self) -> CodecTask:
-        """Returns the task with facts that need no models, for all possible scales."""
+        """Returns the task as a codec process gets it: with facts about models for all scales that
+        may be asked for, since the process reads no models."""
         task = self.task
         scales = [Fraction(scale) for scale in range(1, MOST + 1)]
         if task.request.scale is not None:

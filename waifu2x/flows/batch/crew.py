@@ -147,7 +147,8 @@ class Crew:
             self._do_without_processes()
 
     def _add_thread(self) -> None:
-        """Called with the lock."""
+        """Starts a thread for pictures, and waits until it is free or the crew stops. The caller
+        holds the lock. Raises BackendError if the system has no thread for the only worker."""
         self._started += 1
         try:
             worker = CodecThread(self._on_report, f"waifu2x-codec-{self._started}")
@@ -214,5 +215,5 @@ class Crew:
         self.add_processes()
 
     def _has_process(self) -> bool:
-        """Called with the lock."""
+        """Returns whether a process is up. The caller holds the lock."""
         return any(worker.is_process for worker in self._up)

@@ -417,7 +417,7 @@ class DeviceDriver:
         self._crew.add_processes()
 
     def _end_archive(self, outcome: Outcome) -> None:
-        """Called with the lock."""
+        """Passes the outcome of an archive on to the consumer. The caller holds the lock."""
         self.ended.put(outcome)
         self._changed.notify_all()
         self._tell_end()
@@ -430,7 +430,7 @@ class DeviceDriver:
                 self._memory.release(size)
 
     def _tell_end(self) -> None:
-        """Called with the lock."""
+        """Tells the consumer once no job is left. The caller holds the lock."""
         if self._is_exhausted and not (self._assigned or self._archives.owners):
             self.ended.put(None)
 

@@ -136,7 +136,8 @@ class Session:
             self._again.cleanup()
 
     def _thrown_away(self) -> Path:
-        """Called with the lock."""
+        """Makes a folder for results that are thrown away, and returns it. The caller holds the
+        lock."""
         self._again = self._again or tempfile.TemporaryDirectory(prefix="waifu2x-")
         return Path(tempfile.mkdtemp(dir=self._again.name))
 

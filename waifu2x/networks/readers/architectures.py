@@ -87,7 +87,7 @@ class _LayeredGraph(GraphBuilder):
 
     @property
     def left(self) -> int:
-        """The number of layers that are not taken yet."""
+        """Returns the number of layers that are not taken yet."""
         return len(self._layers) - self._taken
 
     def append(self, node: Node) -> int:

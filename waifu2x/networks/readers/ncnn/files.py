@@ -46,7 +46,7 @@ class Line:
 
     @property
     def where(self) -> str:
-        """The beginning of messages: file, line, kind and name."""
+        """Returns the beginning of messages: file, line, kind and name."""
         return f"{self.file}: {self.label}"
 
     def number(self, key: int, word: str, default: Number | None = None) -> Number:

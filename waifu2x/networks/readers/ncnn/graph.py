@@ -80,7 +80,7 @@ class BlobGraph:
 
     @property
     def net(self) -> GraphBuilder:
-        """The nodes so far. Raises ModelError while nothing says the picture's planes."""
+        """Returns the nodes so far. Raises ModelError while nothing says the picture's planes."""
         if self._net is None:
             raise ModelError(
                 f"{self._line.where}: the Input does not say its planes: key 2 is missing"

@@ -39,12 +39,12 @@ class OnnxNode:
 
     @property
     def where(self) -> str:
-        """The beginning of messages."""
+        """Returns the beginning of messages."""
         return f"{self.file}: {self.label}"
 
     @property
     def label(self) -> str:
-        """The node as messages call it."""
+        """Returns the node as messages call it."""
         return f"{shown(self.name)} ({shown(self.op)})" if self.name else shown(self.op)
 
     def refused(self, why: str) -> ModelError:

@@ -135,7 +135,8 @@ class _Walk:
 
     @property
     def makes_up(self) -> bool:
-        """Whether the file itself makes pictures up to a multiple, as far as it was read."""
+        """Returns whether the file itself makes pictures up to a multiple, as far as it was
+        read."""
         return self._graph.edge is not None and self._graph.edge.multiple > 1
 
     def _planes(self, entry: ValueInfo) -> tuple[int, bool]:

@@ -74,7 +74,7 @@ class PendingFunction:
 
     @property
     def is_nothing(self) -> bool:
-        """Whether values stay as they are."""
+        """Returns whether values stay as they are."""
         return self.function is None and set(self.factors) == {1.0} and set(self.shifts) == {0.0}
 
 
@@ -98,7 +98,7 @@ class MapValue:
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing is left to be done to it."""
+        """Returns whether nothing is left to be done to it."""
         return self.pending.is_nothing and not self.pad and not any(map(any, self.cuts))
 
     @property

@@ -127,7 +127,7 @@ class _ZipMembers:
 
     @property
     def names(self) -> Set[str]:
-        """The names of all members."""
+        """Returns the names of all members."""
         return self._places.keys()
 
     def _begin(self, member: zipfile.ZipInfo) -> int:
