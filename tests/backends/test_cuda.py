@@ -923,7 +923,7 @@ def test_a_compiler_that_fails_is_a_sentence(fake_nvcc: Path) -> None:
 
 
 def test_a_compiler_that_is_too_new_is_a_sentence(fake_nvcc: Path) -> None:
-    with pytest.raises(BackendError, match=r"nvcc is too new for this device \(sm_61\): run `pip"):
+    with pytest.raises(BackendError, match=r"nvcc is too new for this device \(sm_61\); run `pip"):
         compiled("direct", {}, (6, 1))
 
 
@@ -981,7 +981,7 @@ def test_nvrtc_is_taken_from_wheels_then_from_toolkits_if_the_driver_takes_its_c
 
 def test_an_old_driver_is_a_sentence() -> None:
     assert cached.missing((11, 8)) == (
-        "its kernels are compiled once, and NVRTC needs a driver for CUDA 12.0 or newer, not 11.8:"
+        "its kernels are compiled once, and NVRTC needs a driver for CUDA 12.0 or newer, not 11.8;"
         " update NVIDIA's driver, or use another backend"
     )
 

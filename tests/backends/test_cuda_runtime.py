@@ -88,7 +88,7 @@ def test_an_illegal_access_is_one_line_and_closing_still_works(
             twice()
         assert re.fullmatch(
             r"Fake: its driver stopped the work \(\w+ failed: an illegal memory access was"
-            r" encountered\): start the program again, or use another backend",
+            r" encountered\); start the program again, or use another backend",
             str(caught.value).replace("call failed", "cuCall failed"),
         )
     backend.close()
@@ -99,7 +99,7 @@ def test_a_device_that_cannot_be_opened_is_passed_over_by_auto(
     compiled: list[str],
 ) -> None:
     driver.broken = 101
-    reason = r"^Fake: cannot be opened \(.* failed: invalid device ordinal\): close other programs"
+    reason = r"^Fake: cannot be opened \(.* failed: invalid device ordinal\); close other programs"
     with pytest.raises(DeviceError, match=reason):
         cuda.create(0)
 
@@ -563,7 +563,7 @@ def test_a_broken_compiler_is_told_when_a_network_is_compiled(
     for _ in range(2):
         with pytest.raises(
             BackendError,
-            match=r"^nvcc cannot compile .* for sm_\d+ \(it is broken\): ins",
+            match=r"^nvcc cannot compile .* for sm_\d+ \(it is broken\); ins",
         ):
             opened.compile([obvious.random_model([3, 16, 3], seed=1)], "auto")
     assert opened.bytes == 0
@@ -578,7 +578,7 @@ def test_weights_that_do_not_fit_are_told_when_a_network_is_compiled(
     driver.total = 1 << 20
     opened: Any = cuda.create(0)
     model = obvious.random_model([3, 256, 256, 256, 3], seed=1)
-    with pytest.raises(DeviceMemoryError, match=r"^Fake: no memory for the weights of random: "):
+    with pytest.raises(DeviceMemoryError, match=r"^Fake: no memory for the weights of random; "):
         opened.compile([model], "auto")
     gc.collect()
     assert (opened.bytes, driver.used) == (0, 0)
