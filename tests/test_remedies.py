@@ -197,6 +197,7 @@ UNTRIED: dict[str, tuple[str, ...]] = {
         "<found.remedy>",
         "<idle.remedy>",
         "<instead>",
+        "<self._resume>",
         "<self.remedy>",
     ),
     "a test can install no driver and no package": (
@@ -241,7 +242,6 @@ UNTRIED: dict[str, tuple[str, ...]] = {
         "use a model that enlarges less, or a larger scale",
         "use a smaller network",
         "use a smaller scale",
-        "use a smaller scale, or workers with more memory",
     ),
     "it is done in another program": (
         "<_PACK_ANEW>",
@@ -282,9 +282,9 @@ UNTRIED: dict[str, tuple[str, ...]] = {
     ),
     "it takes a cluster, a store or a server, whose own tests have it": (
         "choose another --port or --host",
-        "choose by --backend and --precision",
         "give a certificate and its key in PEM by --certfile and --keyfile",
         "give a noise level, a scale above 1, or both",
+        "leave out best_for or model",
         "give a noise level, or a larger size",
         "give a path, or an object store ({})",
         "give one that all machines share, or a URL",
@@ -325,6 +325,9 @@ UNTRIED: dict[str, tuple[str, ...]] = {
         "choose another --name",
         "give the file by its name",
         "give a FOLDER",
+    ),
+    "it takes a model of several frames, whose own tests have it": (
+        "choose a model of single frames",
     ),
     "another test of films does it, such as test_film_remedies.py": (
         "give it alone, and a file as OUT",
