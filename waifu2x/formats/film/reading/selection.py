@@ -116,7 +116,9 @@ def ends_early(film: Film, stream: VideoStream, end: float) -> bool:
     """Returns whether a film claims to be longer than `end` seconds, where its last frame ends."""
     pictures = film.pictures
     if stream.duration is not None and stream.duration > 0:
-        claimed = float((stream.duration + (stream.start_time or 0)) * pictures.time_base)
+        # Matroska's is where it ends, however late it begins.
+        begin = 0 if film.container == "matroska" else stream.start_time or 0
+        claimed = float((stream.duration + begin) * pictures.time_base)
         claimed -= film.shift / 1e6
         if film.container == "avi" and pictures.frames is not None:
             # FFmpeg goes by the size of the file if that is less than its header says.
