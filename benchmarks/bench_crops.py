@@ -28,7 +28,7 @@ from urllib.parse import urlencode
 import numpy as np
 from PIL import Image
 
-from benchmarks.bench_serve import EXAMPLES, Client, Listening, running
+from benchmarks.bench_serve import EXAMPLES, Client, Following, running
 
 CROP = 512
 MORE = 5
@@ -72,8 +72,8 @@ def over_http(
     """Prints how long a server takes; the crop by each model."""
     file = io.BytesIO()
     whole.save(file, "PNG", compress_level=1)
-    content, listening = file.getvalue(), Listening(client)
-    listening.wait(0)
+    content, following = file.getvalue(), Following(client)
+    following.wait(0)
 
     def add(model: str) -> tuple[str, float, float]:
         """A job that is done, seconds until it was, and until both views were there."""
@@ -81,7 +81,7 @@ def over_http(
         query = urlencode({"name": "x.png", "model": model, "noise": options.noise})
         begun = time.perf_counter()
         identity = str(client.data("POST", f"/api/jobs?{query}", content)["id"])
-        listening.wait(finished + 1)
+        following.wait(finished + 1)
         done = time.perf_counter() - begun
         for view in ("source", "view"):
             client.ask("GET", f"/api/jobs/{identity}/{view}")

@@ -95,7 +95,8 @@ def _band(file: Path | None) -> Bytes:
     waves = 90 * np.sin(x / 37) * np.cos(y / 23) + 128
     noise = np.random.default_rng(0).integers(-1, 2, waves.shape)
     rows = (waves + noise * (x % 700 > 500)).astype(np.uint8)
-    return np.diff(rows, axis=0, prepend=0).astype(np.uint8).ravel()
+    filtered: Bytes = np.diff(rows, axis=0, prepend=0).astype(np.uint8).ravel()
+    return filtered
 
 
 if __name__ == "__main__":
