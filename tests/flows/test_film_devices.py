@@ -214,7 +214,7 @@ def test_the_program_on_two_devices(
     _, errors = program.communicate(timeout=60)  # when no process holds its standard error
     assert program.returncode == 128 + signal.SIGTERM
     again = shlex.join(["waifu2x", *command[3:], "-g", "0,1", "film.mkv", "again.mkv"])
-    assert f"again.mkv.parts keeps what is done; to go on: {again}" in errors.decode()
+    assert f"again.mkv.parts: what is done is kept; go on by `{again}`" in errors.decode()
     done = subprocess.run(
         [*command, "-g", "0,1", "film.mkv", "again.mkv"], capture_output=True, text=True
     )
