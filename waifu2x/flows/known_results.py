@@ -115,7 +115,8 @@ def judged(
             for engine in engines:
                 with Upscaler(scale, noise, model=name, engine=engine) as upscaler:
                     arithmetic = upscaler.networks.chains.network(scale, noise).arithmetic
-                    key = models.name, files, network, arithmetic
+                    # Spaces part the columns of the table.
+                    key = models.name, files, network, arithmetic.replace(" ", "-")
                     made = [upscaler(picture) for picture in pictures()]
                     found = known.get(key, {})
                     is_known = any(kind_of(engine.backend) in kinds for kinds in found.values())
