@@ -879,7 +879,7 @@ def test_a_missing_library_names_the_remedy(monkeypatch: pytest.MonkeyPatch, nam
     if name == "auto":
         reasons: list[str] = []
         assert open_backend("auto", on_skip=reasons.append).name == "numpy"
-        assert [reason.partition(":")[0] for reason in reasons] == [
+        assert [reason.partition(";")[0] for reason in reasons] == [
             "backend cpu needs the package numba.core"
         ]
         return

@@ -82,6 +82,7 @@ def test_another_instruction_set_asks_anew(
 ) -> None:
     model = obvious.random_model([3, 4, 3], seed=1)
     monkeypatch.setattr(kept_programs, "code", kept_programs.code.__wrapped__)
+    monkeypatch.setattr(kept_programs, "environment", compiled.environment.__wrapped__)
     assert measured.asks(model)
     monkeypatch.setattr(compiled, "VECTOR", replace(isa.VECTOR, name="another"))
     assert measured.asks(model)

@@ -99,7 +99,7 @@ def test_code_that_cannot_be_compiled_is_a_sentence_of_compile(
     with closing(open_backend("cpu")) as backend, pytest.raises(BackendError) as raised:
         backend.compile([obvious.random_model([3, 3], seed=1)], "fp32")
     assert str(raised.value) == (
-        "backend cpu: its code cannot be compiled for this processor: no such instruction:"
+        "backend cpu: its code cannot be compiled for this processor: no such instruction;"
         " try WAIFU2X_CPU_ISA=portable, or another backend"
     )
 

@@ -341,7 +341,7 @@ def test_what_cannot_be_done(run: Run, arguments: list[str], message: str) -> No
         ["-q", "101", "a.png", "b.jpg"],
         ["-q", "50", "a.png", "b.png"],
         ["-f", "jpg", "a.png", "b.png"],
-        ["--backend", "vulkan", "a.png", "b.png"],
+        ["--backend", "metal", "a.png", "b.png"],
         ["--overwrite", "--skip-existing", "a.png", "b.png"],
         ["--json", "a.png", "-"],
     ],

@@ -134,9 +134,9 @@ def test_a_pipe_and_pictures_are_cropped_by_numbers(run: Run) -> None:
     [
         ("56:24", 2, "--crop: '56:24': expected auto, or like 1920:800:0:140."),
         ("96:0:0:0", 2, "--crop: '96:0:0:0': expected auto, or like 1920:800:0:140."),
-        ("56:44:2:0", 1, "in.mkv: has 56x44 pixels: --crop 56:44:2:0 is not within them"),
+        ("56:44:2:0", 1, "in.mkv: it has 56x44 pixels: --crop 56:44:2:0 is not within them"),
         ("50:24:1:10", 1,
-         "in.mkv: has chroma for 2x2 pixels: begin --crop 50:24:1:10 at multiples of that"),
+         "in.mkv: it has chroma for 2x2 pixels; begin --crop 50:24:1:10 at multiples of that"),
     ],
 )  # fmt: skip
 def test_a_mistake_ends_in_one_sentence(run: Run, crop: str, code: int, sentence: str) -> None:

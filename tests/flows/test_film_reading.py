@@ -268,7 +268,7 @@ def test_a_stream_that_begins_late_is_said(tmp_path: Path) -> None:
     path.write_bytes(first + second + first[: len(first) // 8])
     job = FilmJob(path, tmp_path / "out.mkv", Wish("ffv1"), cut=Cut(end=Fraction(1, 10)))
     (told,) = enlarge(job).lost
-    assert told.startswith("1 stream that begins in its middle is left out: to keep it, make a")
+    assert told.startswith("1 stream that begins in its middle is left out; to keep it, give")
 
 
 # Sound behind the pictures.

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from waifu2x.backends import Backend, Device, Measurement, Pin, Precision, Trial, pick_device
 from waifu2x.backends.cpu.arithmetic import Arithmetic, arithmetics
 from waifu2x.backends.cpu.compile import isa
+from waifu2x.backends.cpu.compile.host import package_version
 from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.network import CpuNetwork
 from waifu2x.backends.cpu.pack import kept_programs
@@ -22,6 +23,12 @@ from waifu2x.networks.model import Model
 from waifu2x.system.machine import core_count
 
 _LOG = logging.getLogger(__name__)
+
+
+# Keys of compiled code hold their versions, though few runs import them: `auto` passes over this
+# backend where one is missing.
+for _library in ("llvmlite", "numba"):
+    package_version(_library)
 
 
 def create(device: int) -> Backend:
