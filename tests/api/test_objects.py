@@ -58,9 +58,9 @@ def test_lists_show_themselves() -> None:
 
 def test_what_holds_a_device_is_not_pickled() -> None:
     with Engine("numpy") as engine, Upscaler(2, model="vgg_7", engine=engine) as upscaler:
-        with pytest.raises(TypeError, match="cannot pickle an Engine: make one in each process"):
+        with pytest.raises(TypeError, match="cannot pickle an Engine; make one in each process"):
             pickle.dumps(engine)
-        with pytest.raises(TypeError, match="cannot pickle an Upscaler: make one in each process"):
+        with pytest.raises(TypeError, match="cannot pickle an Upscaler; make one in each process"):
             copy.copy(upscaler)
 
 

@@ -941,7 +941,7 @@ def test_nvrtc_that_fails_is_a_sentence(
     damaged = tmp_path / "libnvrtc.so.12"
     damaged.write_text("no library")
     monkeypatch.setattr(nvrtc, "find", lambda cuda: Nvrtc(damaged, 12))
-    with pytest.raises(BackendError, match=r"libnvrtc.so.12: .*: install it anew, or use another"):
+    with pytest.raises(BackendError, match=r"libnvrtc.so.12: .*; install it anew, or use another"):
         compiled("tensor_first", {})
 
 

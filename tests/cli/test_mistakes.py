@@ -294,7 +294,7 @@ def test_a_full_disk_ends_a_batch(run: Run, monkeypatch: pytest.MonkeyPatch) -> 
     )
     result = run("batch", "-j", "1:1:1", "-m", tiny(), "folder", "out")
     assert result.exit_code == 1
-    assert "out: the disk is full: make room and go on with --skip-existing" in result.stderr
+    assert "out: the disk is full; make room and go on with --skip-existing" in result.stderr
 
 
 @pytest.mark.parametrize(

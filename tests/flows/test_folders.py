@@ -287,7 +287,7 @@ def test_a_full_disk_ends_the_batch(folder: Path, monkeypatch: pytest.MonkeyPatc
     result = batch()
     assert result.exit_code == 1
     lines = result.stderr.splitlines()
-    at = lines.index("out: the disk is full: make room and go on with --skip-existing")
+    at = lines.index("out: the disk is full; make room and go on with --skip-existing")
     assert lines[at + 1].startswith("5 done, 0 skipped, 1 failed, 24 not done;")
     assert lines[at + 2 :] == ["failed   out/05.png: cannot write: no space left on device"]
 

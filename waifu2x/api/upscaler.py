@@ -296,7 +296,7 @@ class Upscaler:
         return f"<Upscaler {self._name}, {where}>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("cannot pickle an Upscaler: make one in each process")
+        raise TypeError("cannot pickle an Upscaler; make one in each process")
 
     def _check_open(self) -> None:
         if self._closed:

@@ -142,7 +142,7 @@ class Engine:
         return f"<Engine {self.backend.name}: {device}, {self.precision}, {networks}>"
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("cannot pickle an Engine: make one in each process")
+        raise TypeError("cannot pickle an Engine; make one in each process")
 
     def __enter__(self) -> Engine:
         return self

@@ -130,7 +130,7 @@ def make(files: Files, options: dict[str, Any], output: Output, run: BatchOption
 def _reason_to_stop(outcome: Outcome, target: Path, fail_fast: bool) -> str:
     """Returns why no file is begun after this outcome; empty to go on."""
     if outcome.disk_full:
-        return f"{target}: the disk is full: make room and go on with --skip-existing"
+        return f"{target}: the disk is full; make room and go on with --skip-existing"
     if fail_fast and outcome.status == "failed":
         return "ended at the first failure, as --fail-fast asks for"
     return ""
