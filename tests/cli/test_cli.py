@@ -36,7 +36,7 @@ Run = Callable[..., Result]
 
 NOT_KEPT = (
     "compiling for this processor, some seconds in each run: nothing can be kept in"
-    " file/numba (file exists): set WAIFU2X_CACHE_DIR to a folder that can be written\n"
+    " file/numba (file exists); set WAIFU2X_CACHE_DIR to a folder that can be written\n"
 )
 
 

@@ -341,7 +341,7 @@ def test_an_interrupt_says_how_to_go_on(run: Run) -> None:
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130 or process.returncode == -signal.SIGINT
-    assert f"to go on: {shlex.join(['waifu2x', *words])}" in errors
+    assert f"go on by `{shlex.join(['waifu2x', *words])}`" in errors
     assert not Path("out.mkv").exists()
     result = CliRunner().invoke(cli, [*words, "--json"])
     assert result.exit_code == 0

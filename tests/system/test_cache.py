@@ -387,9 +387,9 @@ except SystemExit as end:
         assert len({(tmp_path / name).read_bytes() for name in ("0.png", *names)}) == 1
         found = {path: path.stat().st_ino for path in (tmp_path / "cache/numba").iterdir()}
         # Two that compile the same leave one entry of each: code and its image, of what one layer
-        # needs (`run_strips`, reading, the layer, writing), and what the compiler says of the
-        # processor.
-        assert len(found) == 2 * 4 + 1
+        # needs (`run_strips`, reading, the layer, writing); and what the compiler says of the
+        # processor, where the system does not.
+        assert len(found) in (2 * 4, 2 * 4 + 1)
         return found
 
     cold = run(True, "0.png", "1.png")  # at once
