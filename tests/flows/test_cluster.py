@@ -135,14 +135,14 @@ def batch(*arguments: str) -> Result:
 
 
 def rows(result: Result, base: str) -> dict[str, dict[str, object]]:
-    """Maps inputs, with their folders' names, to their rows of `--json`, without times; outputs are
-    relative to `base`."""
+    """Maps inputs, by their places in a folder `in`, to their rows of `--json` without times, in
+    which outputs are relative to `base`."""
     found = {}
     for line in result.stdout.splitlines():
         row = json.loads(line)
         said = {key: row.get(key) for key in ("status", "width", "height", "error")}
         said["output"] = row["output"].removeprefix(base)
-        found["/".join(Path(row["input"]).parts[-2:])] = said
+        found[row["input"].rpartition("in/")[2]] = said
     return found
 
 
