@@ -12,16 +12,18 @@ import contextlib
 import json
 import os
 import struct
-import subprocess
 import sys
 import threading
 from collections import deque
 from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 from waifu2x.system.machine import core_count
+
+if TYPE_CHECKING:
+    import subprocess
 
 _MOST = 8
 """The most processes: each takes 150 MiB of memory."""
@@ -76,6 +78,8 @@ def build(wanted: Sequence[tuple[str, str, str]]) -> list[Future[bytes | None]]:
 
 def _oversee() -> None:
     """Gives orders to a process until there are none left."""
+    import subprocess  # for the one run that compiles
+
     process = None
     with contextlib.suppress(OSError):
         process = subprocess.Popen(
