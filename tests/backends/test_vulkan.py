@@ -401,11 +401,26 @@ def test_auto_takes_a_gpu_with_memory_of_its_own(
     others = tuple(each for each in backends._BACKENDS if each.name not in ("cuda", "opencl"))
     monkeypatch.setattr(backends, "_BACKENDS", others)
     monkeypatch.setattr(physical, "_described", lambda: found)
+    monkeypatch.setattr(vulkan, "_NODES", ("null",))  # there is one
     opened = SimpleNamespace(name="vulkan", close=lambda: None)
     monkeypatch.setattr(vulkan, "create", lambda number: opened)
     backend = open_backend("auto")
     assert (backend.name, device_numbers("auto")) == (chosen, [0])
     backend.close()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere only drivers know their GPUs")
+def test_auto_loads_no_driver_where_no_gpu_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[PhysicalDevice] = []
+
+    def described() -> list[PhysicalDevice]:
+        asked.append(DISCRETE)
+        return asked
+
+    monkeypatch.setattr(physical, "_described", described)
+    monkeypatch.setattr(vulkan, "_NODES", ("no such file*",))
+    assert (vulkan.devices(gpus_only=True), asked) == ([], [])
+    assert [found.name for found in vulkan.devices()] == ["discrete"]
 
 
 # Remains
