@@ -23,6 +23,7 @@ from waifu2x.backends.cuda.driver.graph import Graph, capture
 from waifu2x.backends.cuda.driver.machine import Machine
 from waifu2x.backends.cuda.driver.memory import LOCKED_BYTES, HostMemory, abandon
 from waifu2x.backends.engine.open_objects import OpenObjects
+from waifu2x.backends.gpu.device.counted_memory import CountedMemory, OwnedBuffer
 from waifu2x.backends.gpu.device.launch import packed, plain
 from waifu2x.backends.gpu.device.replay import Records
 from waifu2x.backends.gpu.device.runtime import (
@@ -46,21 +47,13 @@ _STATIC_SHARED_BYTES = 48 << 10
 """The bytes of shared memory that every kernel may use without `allow_shared`."""
 
 
-class CudaBuffer:
+class CudaBuffer(OwnedBuffer):
     """Memory of a CUDA device."""
 
     def __init__(self, runtime: CudaRuntime, size: int) -> None:
         memory = runtime.driver.allocate(max(size, 1))
-        self.size = size
+        super().__init__(runtime, size, runtime.free, memory, size)
         self.address = int(memory)
-        # Also for a buffer that is dropped without `release`, as after an error.
-        self._free = weakref.finalize(self, runtime.free, memory, size)
-        runtime.count(size)
-        self._free.atexit = False
-
-    def release(self) -> None:
-        self._free()
-        self.size = 0
 
 
 @dataclass(eq=False)
@@ -165,11 +158,12 @@ class CudaModule:
         self._unload()
 
 
-class CudaRuntime:
+class CudaRuntime(CountedMemory):
     """A CUDA device and its streams."""
 
     def __init__(self, machine: Machine, device: Any) -> None:
         """Opens one of the machine's devices. Raises DeviceError if that fails."""
+        super().__init__()
         self.driver: Driver = machine.driver
         self.device = machine.describe(device)
         self.capability = machine.capability(device)
@@ -187,9 +181,6 @@ class CudaRuntime:
         )
         self._compile = partial(compiled, capability=self.capability, cuda=machine.cuda)
         self._is_broken = False
-        self._counting = threading.RLock()
-        """Re-entrant, since the garbage collector may free buffers in a thread that holds it."""
-        self._allocated = 0
         self._has_cleared = False
         """Whether buffers are being zeroed for which the kernels' stream does not wait yet."""
         self._building = threading.Lock()
@@ -233,17 +224,6 @@ class CudaRuntime:
             f"{self.device.name}: its driver stopped the work ({error})",
             "start the program again, or use another backend",
         )
-
-    @property
-    def allocated(self) -> int:
-        """The bytes of all buffers that are not released."""
-        with self._counting:
-            return self._allocated
-
-    def count(self, size: int) -> None:
-        """Adds to the count of allocated bytes; a negative size subtracts."""
-        with self._counting:
-            self._allocated += size
 
     def free(self, memory: Any, size: int) -> None:
         """Frees device memory of `size` bytes."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import weakref
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, NamedTuple
@@ -16,6 +15,7 @@ from numpy.typing import DTypeLike, NDArray
 from waifu2x import __version__
 from waifu2x.backends import Pin
 from waifu2x.backends.gpu.device import source
+from waifu2x.backends.gpu.device.counted_memory import CountedMemory, OwnedBuffer
 from waifu2x.backends.gpu.device.launch import packed, plain
 from waifu2x.backends.gpu.device.replay import Records
 from waifu2x.backends.gpu.device.runtime import (
@@ -50,21 +50,12 @@ _SHARED_MEMORY_PART = 2
 """The divisor of the memory that a device may use if it shares the machine's."""
 
 
-class OpenClBuffer:
+class OpenClBuffer(OwnedBuffer):
     """Memory of an OpenCL device."""
 
     def __init__(self, runtime: OpenClRuntime, size: int) -> None:
-        self.size = size
         self.handle = cl.Buffer(runtime.context, cl.mem_flags.READ_WRITE, size)
-        # Also for a buffer that is dropped without `release`, as after an error.
-        self._free = weakref.finalize(self, runtime.free, self.handle, size)
-        self._free.atexit = False
-        runtime.count(size)
-
-    def release(self) -> None:
-        """Frees the buffer; further calls do nothing."""
-        self._free()
-        self.size = 0
+        super().__init__(runtime, size, runtime.free, self.handle, size)
 
 
 @dataclass(eq=False)
@@ -99,11 +90,12 @@ class _Fetched(NamedTuple):
     arrays: Sequence[NDArray[Any]]
 
 
-class OpenClRuntime:
+class OpenClRuntime(CountedMemory):
     """An OpenCL device and its queue."""
 
     def __init__(self, device: cl.Device) -> None:
         """Opens a device. Raises DeviceError if that fails."""
+        super().__init__()
         self.device = describe(device)
         self._device = device
         try:
@@ -119,9 +111,6 @@ class OpenClRuntime:
         self.identity = identity(device)
         """The device and its compiler; see `platforms.identity`."""
         self.driver_keeps_programs = keeps_programs(device)
-        self._counting = threading.RLock()
-        """Re-entrant, since the garbage collector may free buffers in a thread that holds it."""
-        self._allocated = 0
         self._building = threading.Lock()
         self._programs: WeakValueDictionary[str, OpenClModule] = WeakValueDictionary()
         self._records = Records[Sequence[ReadyLaunch]]()
@@ -147,17 +136,6 @@ class OpenClRuntime:
                 f"{self.device.name}: its driver stopped the work ({_first_line(error)})",
                 "start the program again, or use another backend",
             ) from error
-
-    @property
-    def allocated(self) -> int:
-        """The bytes of all buffers that are not released."""
-        with self._counting:
-            return self._allocated
-
-    def count(self, size: int) -> None:
-        """Adds to the count of allocated bytes; a negative size subtracts."""
-        with self._counting:
-            self._allocated += size
 
     def free(self, handle: cl.Buffer, size: int) -> None:
         """Frees a buffer of `size` bytes."""

@@ -22,6 +22,7 @@ from numpy.typing import DTypeLike, NDArray
 from waifu2x import __version__
 from waifu2x.backends import Pin
 from waifu2x.backends.gpu.device import source
+from waifu2x.backends.gpu.device.counted_memory import CountedMemory, OwnedBuffer
 from waifu2x.backends.gpu.device.launch import packed, plain
 from waifu2x.backends.gpu.device.replay import Records
 from waifu2x.backends.gpu.device.runtime import (
@@ -70,23 +71,14 @@ _UNITS = 16
 """Compute units of a device that does not tell."""
 
 
-class VulkanBuffer:
+class VulkanBuffer(OwnedBuffer):
     """Memory of a Vulkan device."""
 
     def __init__(self, runtime: VulkanRuntime, size: int) -> None:
         allocation = runtime.open.allocate(size)
-        self.size = size
+        super().__init__(runtime, size, runtime.free, allocation)
         self.handle = allocation.buffer
         self.address = allocation.address
-        # Also for a buffer that is dropped without `release`, as after an error.
-        self._free = weakref.finalize(self, runtime.free, allocation)
-        self._free.atexit = False
-        runtime.count(size)
-
-    def release(self) -> None:
-        """Frees the buffer; further calls do nothing."""
-        self._free()
-        self.size = 0
 
 
 @dataclass(eq=False)
@@ -165,11 +157,12 @@ class _Timed(NamedTuple):
     pool: int
 
 
-class VulkanRuntime:
+class VulkanRuntime(CountedMemory):
     """A Vulkan device and its queues."""
 
     def __init__(self, physical: PhysicalDevice) -> None:
         """Opens a device. Raises DeviceError if that fails."""
+        super().__init__()
         self.device = describe(physical)
         self.physical = physical
         self._library = library()
@@ -192,9 +185,6 @@ class VulkanRuntime:
             vector=physical.subgroup,
             max_buffer=min(physical.most_allocated, _SHARED_BUFFER if is_shared else heap.size),
         )
-        self._counting = threading.RLock()
-        """Re-entrant, since the garbage collector may free buffers in a thread that holds it."""
-        self._allocated = 0
         self._building = threading.Lock()
         self._modules: WeakValueDictionary[object, VulkanModule] = WeakValueDictionary()
         self._layouts: dict[int, int] = {}
@@ -214,17 +204,6 @@ class VulkanRuntime:
                 f"{self.device.name}: its driver stopped the work ({error})",
                 "start the program again, or use another backend",
             ) from error
-
-    @property
-    def allocated(self) -> int:
-        """The bytes of all buffers that are not released."""
-        with self._counting:
-            return self._allocated
-
-    def count(self, size: int) -> None:
-        """Adds to the count of allocated bytes; a negative size subtracts."""
-        with self._counting:
-            self._allocated += size
 
     def free(self, allocation: Allocation) -> None:
         """Frees a buffer once the work queued before is done."""
