@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -16,6 +18,13 @@ MEAN = (0.4488, 0.4371, 0.4040)
 """The mean colour of the pictures that SPAN was trained on."""
 
 
+COPIES = r".*\.eval_conv\.(weight|bias)"
+"""Names of the training's copies of folded weights, which may be older."""
+
+Norm = Callable[[NamedGraph, int, str], int]
+"""Adds the norm of that name to a value."""
+
+
 def span(weights: NamedWeights) -> Model:
     """Builds six blocks between two convolutions; some of their results, joined, are shuffled."""
     first = folded(weights, "conv_1")
@@ -27,26 +36,61 @@ def span(weights: NamedWeights) -> Model:
             raise ModelError(f"{weights.name}: a SPAN of {planes} planes: only of 3 is known")
         shifts = np.array([-255 * mean for mean in MEAN], np.float32)
         source = net.affine(0, np.full(3, 255, np.float32), shifts)
-
-    def same(value: int, key: str, function: Expression = LEAKY) -> int:
-        weight, bias = first if key == "conv_1" else folded(weights, key)
-        net.layer = key
-        activation = elementwise(function, len(bias))
-        return net.convolution(value, weight, bias, activation, padding=1)
-
-    value = start = same(source, "conv_1")
-    after_first = tap = 0
-    for block in range(1, 7):
-        tap = same(value, f"block_{block}.c1_r", SILU)
-        inner = same(tap, f"block_{block}.c2_r", SILU)
-        value = net.append(Gate(same(inner, f"block_{block}.c3_r"), value))
-        after_first = after_first or value
-    joined = net.concatenate(start, same(value, "conv_2"), after_first, tap)
-    joined = net.same_size(joined, "conv_cat", taps=1)
-    net.last_convolution(joined, "upsampler.0")
-    # The training's copies of the folded weights, which may be older.
-    weights.ignore(r".*\.eval_conv\.(weight|bias)")
+    start = convolution(net, source, "conv_1", stored=first)
+    value = blocks(net, start, [f"block_{n}" for n in range(1, 7)], "conv_2", "conv_cat")
+    net.last_convolution(value, "upsampler.0")
+    weights.ignore(COPIES)
     return net.model("zero", same_planes=True)
+
+
+def blocks(
+    net: NamedGraph,
+    start: int,
+    keys: Sequence[str],
+    last: str,
+    joining: str,
+    function: Expression = SILU,
+    norm: Norm | None = None,
+) -> int:
+    """Adds blocks in a row and the convolution `last`, and joins the results of the start, of that,
+    of the first block and of the last block's first convolution by the layer `joining`."""
+    value = after_first = tap = start
+    for number, key in enumerate(keys):
+        value, tap = _block(net, value, key, function, norm)
+        after_first = after_first if number else value
+    joined = net.concatenate(start, convolution(net, value, last), after_first, tap)
+    return net.same_size(joined, joining, taps=1)
+
+
+def _block(
+    net: NamedGraph, source: int, key: str, function: Expression, norm: Norm | None
+) -> tuple[int, int]:
+    """Adds a block; returns its result and that of its first convolution."""
+    made, value = list[int](), source
+    for number in (1, 2, 3):
+        applied = LEAKY if number == 3 else function
+        if norm is None:
+            value = convolution(net, value, f"{key}.c{number}_r", applied)
+        else:
+            value = norm(net, convolution(net, value, f"{key}.c{number}_r"), f"{key}.norm{number}")
+            if number < 3:
+                value = net.activate(value, elementwise(applied, net.planes(value)))
+        made.append(value)
+    return net.append(Gate(value, source)), made[0]
+
+
+def convolution(
+    net: NamedGraph,
+    source: int,
+    key: str,
+    function: Expression = LEAKY,
+    stored: tuple[NDArray[np.float32], NDArray[np.float32]] | None = None,
+) -> int:
+    """Adds a folded convolution, whose weight and bias may have been taken already, and a function;
+    by default none."""
+    weight, bias = stored or folded(net.weights, key)
+    net.layer = key[:80]
+    return net.convolution(source, weight, bias, elementwise(function, len(bias)), padding=1)
 
 
 def folded(weights: NamedWeights, key: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:

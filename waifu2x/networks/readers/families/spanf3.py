@@ -8,7 +8,7 @@ from waifu2x.errors import ModelError
 from waifu2x.networks.activations import elementwise, leaky
 from waifu2x.networks.expressions import TANH
 from waifu2x.networks.model import Model
-from waifu2x.networks.readers.families.span import folded
+from waifu2x.networks.readers.families.span import COPIES, folded
 from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 
 _PLANES = 3
@@ -43,6 +43,5 @@ def spanf3(weights: NamedWeights) -> Model:
     value = net.same_size(net.concatenate(start, value, after_first, tap), "conv_cat", taps=1)
     last = "to_pixel.0" if "to_pixel.0.weight" in weights else "to_pixel"
     net.last_convolution(value, last, taps=weights.length(f"{last}.weight", 2))
-    # The training's copies of the folded weights, which may be older.
-    weights.ignore(r".*\.eval_conv\.(weight|bias)")
+    weights.ignore(COPIES)
     return net.model("reflect", same_planes=True)

@@ -8,13 +8,11 @@ from __future__ import annotations
 import numpy as np
 
 from waifu2x.errors import ModelError
-from waifu2x.networks.activations import elementwise
 from waifu2x.networks.attention import PlanesFrom, WindowAttention
-from waifu2x.networks.expressions import SILU, Expression
 from waifu2x.networks.model import Model, Surround
-from waifu2x.networks.nodes import Gate, GroupNorm
+from waifu2x.networks.nodes import GroupNorm
 from waifu2x.networks.readers.families.esrgan import dense_block
-from waifu2x.networks.readers.families.span import MEAN, folded
+from waifu2x.networks.readers.families.span import COPIES, MEAN, blocks, convolution, folded
 from waifu2x.networks.readers.families.swin import linear, mixed, normalised
 from waifu2x.networks.readers.named_graph import NamedGraph, NamedWeights
 from waifu2x.networks.windows import Windows
@@ -27,8 +25,6 @@ _UNIT = 64
 _HEAD = 32
 """Planes of a head of TSCUNet's attention."""
 _SLOPE = 0.2
-_COPIES = r".*\.eval_conv\.(weight|bias)"
-"""The training's copies of folded weights, which may be older."""
 
 
 def tspan(weights: NamedWeights) -> Model:
@@ -52,14 +48,12 @@ def tspan(weights: NamedWeights) -> Model:
     bias = np.concatenate([bias for _, bias in parts])
     value = net.convolution(0, joined, bias, padding=1)
     for key in ("fusion_conv.0", "fusion_conv.1"):
-        value = _folded(net, value, key)
-    start, firsts, tap = value, list[int](), value
-    for block in range(1, 7):
-        value, tap = _block(net, value, f"block_{block}", has_norms=True)
-        firsts.append(value)
-    joined_value = net.concatenate(start, _folded(net, value, "conv_2"), firsts[0], tap)
-    value = net.same_size(joined_value, "conv_cat", taps=1)
-    return _finished(net, value, "upsampler.0", frames)
+        value = convolution(net, value, key)
+    keys = [f"block_{block}" for block in range(1, 7)]
+    value = blocks(net, value, keys, "conv_2", "conv_cat", norm=_group_norm)
+    net.last_convolution(value, "upsampler.0")
+    weights.ignore(COPIES)
+    return net.model("zero", frames=frames)
 
 
 def tspan_v2(weights: NamedWeights) -> Model:
@@ -78,7 +72,7 @@ def tspan_v2(weights: NamedWeights) -> Model:
     value = net.same_size(value, "m_tail", has_bias=False)
     factors = np.full(net.planes(value), 1 / _RANGE, np.float32)
     net.affine(value, factors, np.array(MEAN, np.float32))
-    weights.ignore(_COPIES)
+    weights.ignore(COPIES)
     return net.model("zero", multiple=_UNIT, frames=frames, surround=Surround(_UNIT))
 
 
@@ -107,29 +101,17 @@ def tscunet(weights: NamedWeights) -> Model:
     return net.model("zero", multiple=_UNIT, frames=frames, surround=Surround(_UNIT, _UNIT))
 
 
-def _finished(net: NamedGraph, value: int, key: str, frames: int) -> Model:
-    """Adds the layer that makes the picture, shuffled by the scale that its planes tell."""
-    net.layer = key
-    weight, bias = net.weights.convolution(key)
-    made = net.planes(0) // frames
-    scale = round((len(bias) / made) ** 0.5)
-    if len(bias) != made * scale**2:
-        raise ModelError(f"{net.name}: {key}.weight: {len(bias)} planes are no picture's")
-    value = net.convolution(value, weight, bias, padding=1)
-    if scale > 1:
-        net.pixel_shuffle(value, scale)
-    net.weights.ignore(_COPIES)
-    return net.model("zero", frames=frames)
+def _group_norm(net: NamedGraph, source: int, key: str) -> int:
+    planes = net.planes(source)
+    weight, bias = (net.weights.take(f"{key}.{part}", planes) for part in ("weight", "bias"))
+    return net.append(GroupNorm(source, weight, bias, _GROUPS))
 
 
 def _frames(weights: NamedWeights, *, normalises: bool) -> tuple[NamedGraph, int, list[int]]:
     """Begins a network of as many frames as it has layers for; returns the maps of all."""
     key = "m_head" if "m_head.weight" in weights else "m_head.0"
     planes = weights.length(f"{key}.weight", 1)
-    layers = 0
-    while any(f"m_layers.{layers}.{part}.weight" in weights for part in ("m_tail.0", "m_head.0")):
-        layers += 1
-    frames = 2 * layers + 1
+    frames = 2 * weights.count("m_layers.{}.m_tail.0") + 1
     net = NamedGraph(weights, planes * frames)
     source = 0
     if normalises:
@@ -153,39 +135,10 @@ def _with_middle(net: NamedGraph, value: int, heads: list[int], key: str) -> int
     return net.add(net.same_size(heads[len(heads) // 2], key, has_bias=False), value)
 
 
-def _folded(net: NamedGraph, source: int, key: str, function: Expression | None = None) -> int:
-    weight, bias = folded(net.weights, key)
-    net.layer = key[:80]
-    activation = elementwise(function, len(bias)) if function else None
-    return net.convolution(source, weight, bias, activation, padding=1)
-
-
-def _block(net: NamedGraph, source: int, key: str, *, has_norms: bool) -> tuple[int, int]:
-    """Adds SPAN's block; returns its result, and that of its first layer."""
-    taps, value = list[int](), source
-    for number in (1, 2, 3):
-        last = number == 3
-        value = _folded(net, value, f"{key}.c{number}_r", None if last or has_norms else SILU)
-        if has_norms:
-            planes = net.planes(value)
-            numbers = [
-                net.weights.take(f"{key}.norm{number}.{part}", planes)
-                for part in ("weight", "bias")
-            ]
-            value = net.append(GroupNorm(value, numbers[0], numbers[1], _GROUPS))
-            value = value if last else net.activate(value, elementwise(SILU, planes))
-        taps.append(value)
-    return net.append(Gate(value, source)), taps[0]
-
-
 def _span_of_three(net: NamedGraph, sources: list[int], key: str) -> int:
-    start = value = _folded(net, net.concatenate(*sources), f"{key}.m_head")
-    firsts, tap = list[int](), value
-    for block in range(6):
-        value, tap = _block(net, value, f"{key}.blocks.{block}", has_norms=False)
-        firsts.append(value)
-    joined = net.concatenate(start, _folded(net, value, f"{key}.conv_post"), firsts[0], tap)
-    value = net.same_size(joined, f"{key}.conv_cat", taps=1)
+    start = convolution(net, net.concatenate(*sources), f"{key}.m_head")
+    keys = [f"{key}.blocks.{block}" for block in range(6)]
+    value = blocks(net, start, keys, f"{key}.conv_post", f"{key}.conv_cat")
     return net.same_size(value, f"{key}.m_tail.0", _SLOPE, has_bias=False)
 
 
