@@ -6,14 +6,15 @@ import bz2
 import io
 import lzma
 import struct
-import subprocess
-import sys
 import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
 from PIL import Image
+
+from tests.helpers import measured
+from tests.helpers.odd_pictures import png_of
 
 Greedy = tuple[str, bytes]
 _STORED, _DEFLATED = zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED
@@ -174,7 +175,10 @@ def _directories() -> Iterator[Greedy]:
 def _pictures() -> Iterator[Greedy]:
     """Pages whose headers ask for much."""
     for width, height in ((30_000, 30_000), (2**31 - 1, 1), (1, 2**31 - 1), (65_535, 65_535)):
-        yield f"a PNG of {width}x{height}", packed({"2.png": _png(width, height)})
+        yield (
+            f"a PNG of {width}x{height}",
+            packed({"2.png": png_of((width, height, 8, 2, 0, 0, 0), zlib.compress(bytes(1000)))}),
+        )
         bitmap = struct.pack(
             "<2sIII IiiHHIIiiII", b"BM", 54, 0, 54, 40, width, height, 1, 24, 0, 0, 0, 0, 0, 0
         )
@@ -186,19 +190,21 @@ def _pictures() -> Iterator[Greedy]:
         tga = struct.pack("<BBB5xHHHHBB", 0, 0, 10, 0, 0, wide, tall, 24, 0) + b"\xff\1\2\3"
         yield f"a TGA of {wide}x{tall}", packed({"2.tga": tga})
         yield f"a PPM of {width}x{height}", packed({"2.ppm": b"P6 %d %d 255\n" % (width, height)})
-    body = page()
-    texts = b"".join(_chunk(b"zTXt", b"a\0\0" + zlib.compress(bytes(1 << 22))) for _ in range(200))
-    yield "800 MiB of texts in a PNG", packed({"2.png": body[:33] + texts + body[33:]})
-    profile = _chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(1 << 28)))
-    yield "a profile of 256 MiB", packed({"2.png": body[:33] + profile + body[33:]})
+    rows = zlib.compress(bytes(6 * 25))
+    texts = [(b"zTXt", b"a\0\0" + zlib.compress(bytes(1 << 22)))] * 200
+    profile = (b"iCCP", b"a\0\0" + zlib.compress(bytes(1 << 28)))
+    for name, chunks in (
+        ("800 MiB of texts in a PNG", texts),
+        ("a profile of 256 MiB", [profile]),
+        ("100,000 texts in a PNG", [(b"tEXt", b"a\0")] * 100_000),
+    ):
+        yield name, packed({"2.png": png_of((8, 6, 8, 2, 0, 0, 0), rows, *chunks)})
     pixels = Image.new("1", (16_000, 16_000))
     for form in ("PNG", "TIFF", "GIF"):
         file = io.BytesIO()
         options = {"compression": "tiff_lzw"} if form == "TIFF" else {}
         pixels.save(file, form, **options)
         yield f"256 megapixels of black, {form}", packed({f"2.{form.lower()}": file.getvalue()})
-    empty = _chunk(b"tEXt", b"a\0")
-    yield "100,000 texts in a PNG", packed({"2.png": body[:33] + empty * 100_000 + body[33:]})
 
 
 def _descriptions() -> Iterator[Greedy]:
@@ -283,44 +289,16 @@ def _end(count: int, size: int, start: int) -> bytes:
     return struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, count, count, size, start, 0)
 
 
-def _chunk(kind: bytes, content: bytes) -> bytes:
-    checked = kind + content
-    return struct.pack(">I", len(content)) + checked + struct.pack(">I", zlib.crc32(checked))
-
-
-def _png(width: int, height: int) -> bytes:
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    rows = _chunk(b"IDAT", zlib.compress(bytes(1000)))
-    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + rows + _chunk(b"IEND", b"")
-
-
-_RUN = """
-import resource, sys, time
+_WORK = """
 from waifu2x.api import Upscaler
-from waifu2x.errors import Waifu2xError
-resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
-begin = time.process_time()
-with Upscaler(2, model=sys.argv[2], backend="numpy") as upscaler:
-    begin = time.process_time()
-    try:
-        upscaler.upscale_file(sys.argv[1], sys.argv[1] + ".out.cbz")
-        print("made")
-    except Waifu2xError as error:
-        print(f"{type(error).__name__}: {error}")
-    print(time.process_time() - begin)
-    (peak,) = [line for line in open("/proc/self/status") if line.startswith("VmHWM")]
-    print(int(peak.split()[1]) >> 10)  # ru_maxrss begins at that of the process that forked
+
+def work(path, model):
+    with Upscaler(2, model=model, backend="numpy") as upscaler:
+        upscaler.upscale_file(path, path + ".out.cbz")
 """
 
 
 def run(path: Path, model: Path) -> tuple[str, float, int]:
-    """Enlarges an archive in a process of its own, by a model that costs nothing.
-
-    Returns what it said, its seconds of processors and its peak of memory in MiB.
-    """
-    command = [sys.executable, "-c", _RUN, str(path), str(model)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    lines = done.stdout.splitlines()
-    if done.returncode or len(lines) != 3:
-        return f"{done.returncode}: {done.stderr[-300:]}", 60.0, 0
-    return lines[0], float(lines[1]), int(lines[2])
+    """Enlarges an archive in a process of its own, by a model that costs nothing; returns as
+    `measured.run`."""
+    return measured.run(_WORK, 60, path, model)

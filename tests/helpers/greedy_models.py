@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from tests.helpers import measured
 from tests.helpers.onnx_files import model, node
 
 Greedy = tuple[str, bytes]
@@ -265,38 +264,21 @@ def _norms() -> Iterator[Greedy]:
         yield f"{count} norms one after another", model(nodes, {"g": ones, "b": zeros})
 
 
-_RUN = """
-import resource, sys, time
+_WORK = """
 import numpy as np
 import waifu2x
 from pathlib import Path
-from waifu2x.errors import Waifu2xError
 from waifu2x.networks.readers import read_model
-resource.setrlimit(resource.RLIMIT_CPU, (int(sys.argv[2]), int(sys.argv[2])))
-begin = time.process_time()
-picture = np.full((24, 20, 3), 128, np.uint8)
-picture[5:] = 90
-try:
-    enlarges = read_model(Path(sys.argv[1])).scale > 1
+
+def work(path):
+    picture = np.full((24, 20, 3), 128, np.uint8)
+    picture[5:] = 90
+    enlarges = read_model(Path(path)).scale > 1
     asked = {"scale": 2} if enlarges else {"scale": 1, "noise": 0}
-    made = waifu2x.upscale(picture, model=sys.argv[1], backend="cpu", **asked)
-    print("made", made.shape)
-except Waifu2xError as error:
-    print(f"{type(error).__name__}: {error}")
-print(time.process_time() - begin)
-(peak,) = [line for line in open("/proc/self/status") if line.startswith("VmHWM")]
-print(int(peak.split()[1]) >> 10)  # ru_maxrss begins at that of the process that forked
+    return waifu2x.upscale(picture, model=path, backend="cpu", **asked).shape
 """
 
 
 def run(path: Path, limit: int) -> tuple[str, float, int]:
-    """Enlarges a picture by a file's network in a process of its own.
-
-    Returns what it said, its seconds of processors, at most `limit`, and its peak of memory in MiB.
-    """
-    command = [sys.executable, "-c", _RUN, str(path), str(limit)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    lines = done.stdout.splitlines()
-    if done.returncode or len(lines) != 3:
-        return f"{done.returncode}: {done.stderr[-300:]}", float(limit), 0
-    return lines[0], float(lines[1]), int(lines[2])
+    """Enlarges a picture by a file's network in a process of its own; returns as `measured.run`."""
+    return measured.run(_WORK, limit, path)
