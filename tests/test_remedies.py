@@ -328,7 +328,7 @@ UNTRIED: dict[str, tuple[str, ...]] = {
         "give a FOLDER",
     ),
     "it takes a model of several frames, whose own tests have it": (
-        "choose a model of single frames",
+        "choose a scale and a noise level that one network is enough for",
     ),
     "another test of films does it, such as test_film_remedies.py": (
         "give it alone, and a file as OUT",

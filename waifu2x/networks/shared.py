@@ -65,7 +65,7 @@ def doubled(model: Model) -> Model:
     if 2 * padding > model.padding:
         value = builder.crop(value, 2 * padding - model.padding)
     builder.extend(model.nodes, value)
-    return builder.model(model.border)
+    return builder.model(model.border, frames=model.frames, surround=model.surround)
 
 
 def halved(model: Model) -> Model:
@@ -76,4 +76,4 @@ def halved(model: Model) -> Model:
     weight[range(planes), range(planes)] = 0.25
     value = builder.extend(model.nodes)
     builder.convolution(value, weight, np.zeros(planes, np.float32), stride=2)
-    return builder.model(model.border)
+    return builder.model(model.border, frames=model.frames, surround=model.surround)

@@ -70,7 +70,7 @@ def bench(
     pixels = np.random.default_rng(0).integers(0, 256, (height, width, 3), np.uint8)
     *_, network = model_set.find(model).models(2, None if noise == "none" else int(noise))
     opened = open_backend(backend, device[0], tell)
-    planes = pixels[..., : network.in_planes].copy()
+    planes = np.concatenate([pixels] * network.frames, axis=-1)[..., : network.in_planes].copy()
     if tune:
         for trial in opened.tune(network, precision, planes):
             tell(f"{trial.layer:12} {trial.seconds * 1e3:8.3f} ms  {trial.option}")
