@@ -28,6 +28,10 @@ Run = Callable[[str], Result]
 COMMANDS: dict[str, tuple[str, ...]] = {
     # A command that fails, or has a notice, then each way out; + is a small model on NumPy.
     "ask for at most {} times": ("--width 999 a.png o.png +", "--width 384 a.png o.png +"),
+    "choose avif, heic or jxl": (
+        "--depth 12 a.png o.png +", "--depth 12 a.png o.avif +", "--depth 12 a.png o.heic +",
+        "--depth 12 a.png o.jxl +",
+    ),
     "choose another output": ("a.png a.png +", "a.png o.png +"),
     "choose png or tiff": (
         "--depth 16 a.png o.jpg +", "--depth 16 a.png o.png +", "--depth 16 a.png o.tiff +"

@@ -269,7 +269,12 @@ def test_a_file_called_minus_is_a_file(folder: Path, upscaler: Upscaler) -> None
         ("b.jpg", {"compression": "best"}, ValueError, "^compression is for png"),
         ("b.png", {"compression": "more"}, ValueError, "^Expected a compression of 'fast', "),
         ("b.jpg", {"depth": 16}, ValueError, "^depth 16: JPEG does not hold 16 bits a sample"),
-        ("b.png", {"depth": "8"}, ValueError, "^Expected a depth of 'auto', 8, 16, but got '8'"),
+        (
+            "b.png",
+            {"depth": "8"},
+            ValueError,
+            "^Expected a depth of 'auto', 8, 10, 12, 16, but got '8'",
+        ),
         ("b.jpg", {"background": (0, 256, 0)}, ValueError, "^Expected a background of three"),
         ("b.jpg", {"background": (0, 0)}, ValueError, "^Expected a background of three"),
         ("b.png", {"max_pixels": 0}, ValueError, "^Expected max_pixels of at least 1, but got 0"),

@@ -99,9 +99,14 @@ def decode_all(data: bytes, name: str = "p", max_pixels: int = MAX_PIXELS) -> Fr
     return Frames(pictures, durations, header.loop, header.format, tuple(sorted(notices)))
 
 
-def adapt(frames: Frames, form: table.Format, options: OutputOptions) -> tuple[Frames, list[str]]:
+def adapt(
+    frames: Frames,
+    form: table.Format,
+    options: OutputOptions,
+    quality: table.Quality = table.Quality(),  # noqa: B008 (it is frozen)
+) -> tuple[Frames, list[str]]:
     """All pictures as a format holds them, and what is said about that."""
-    adapter = Adapter(form, options)
+    adapter = Adapter(form, options, quality)
     header, notices = adapter.header(frames.header)
     pictures = []
     for picture in frames.pictures[: header.count]:
@@ -123,11 +128,11 @@ def encode(
     """As the program writes what it did not enlarge."""
     frames = pictures if isinstance(pictures, Frames) else Frames((pictures,))
     form = table.of(extension)
-    fitted, _ = adapt(frames, form, options)
-    done = tuple(finish(picture, form, options) for picture in fitted.pictures)
+    quality = table.Quality(level, compression)
+    fitted, _ = adapt(frames, form, options, quality)
+    done = tuple(map(finish, fitted.pictures))
     stream = io.BytesIO()
     result = Frames(done, fitted.durations, fitted.loop)
-    quality = table.Quality(level, compression)
     sink = ContentSink(stream, extension, quality, "p", Stopwatch(), threads)
     sink.open(result.header)
     for timed in result.timed():

@@ -186,7 +186,7 @@ def _output(job: Job, how: FileOptions) -> Output:
     if level is not None and level != "like":
         level = integer(level, range(1, 101), 'a quality from 1 to 100, "like" or None')
     compression = _one_of(how.get("compression", "default"), "compression", get_args(Compression))
-    depth = _one_of(how.get("depth", "auto"), "depth", ("auto", 8, 16))
+    depth = _one_of(how.get("depth", "auto"), "depth", ("auto", 8, 10, 12, 16))
     background = tuple(
         integer(value, range(256), "a background of three numbers from 0 to 255")
         for value in how.get("background", OutputOptions().background)

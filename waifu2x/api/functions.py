@@ -97,7 +97,7 @@ def upscale_file(
     format: str | None = None,
     quality: int | Literal["like"] | None = None,
     compression: Compression = "default",
-    depth: Literal["auto", 8, 16] = "auto",
+    depth: Literal["auto", 8, 10, 12, 16] = "auto",
     background: tuple[int, int, int] = (255, 255, 255),
     strip: bool = False,
     copy_times: bool = False,
@@ -127,8 +127,8 @@ def upscale_file(
             (default: lossless); "like" is for a JPEG coded as finely as the source, if that is one.
         compression: How much time may make the file smaller: "fast", "default" or "best", for PNG,
             TIFF, WebP and JPEG XL.
-        depth: Bits per sample, 8 or 16; "auto": as many as the source has, where the format holds
-            them.
+        depth: Bits per sample: 8, 10, 12 or 16; "auto": as many as the source has, where the
+            format holds them.
         background: Red, green and blue, 0 to 255 each, under transparent pixels where the format
             has no transparency.
         strip: Whether to drop metadata; the colour profile stays.

@@ -45,7 +45,7 @@ class FileOptions(TypedDict, total=False):
     format: str | None
     quality: int | Literal["like"] | None
     compression: Compression
-    depth: Literal["auto", 8, 16]
+    depth: Literal["auto", 8, 10, 12, 16]
     background: tuple[int, int, int]
     strip: bool
     copy_times: bool

@@ -127,7 +127,7 @@ class PreparedSource:
         self._source = source
         self._network = network
         self._form = table.of(output.extension)
-        self._adapter = Adapter(self._form, output.options)
+        self._adapter = Adapter(self._form, output.options, output.quality)
         self._target = target
         self._on_notice = options.on_notice
         self._spent = spent
@@ -233,7 +233,7 @@ class PictureWork:
             stopwatch=self._spent,
             on_recomputed=self._count_recomputed,
         )
-        return finish(in_srgb_tone(picture, work), self._form, self._output.options)
+        return finish(in_srgb_tone(picture, work))
 
     def _count_recomputed(self) -> None:
         with self._counting:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from waifu2x.errors import OutputError
 from waifu2x.formats.metadata import code_points, profiles, promises, transfer
-from waifu2x.formats.table import Format, Kind, OutputOptions, left_out
+from waifu2x.formats.table import Format, Kind, OutputOptions, Quality, left_out
 from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.imaging.picture import Colours, Metadata, Picture
 from waifu2x.imaging.streams import Header
@@ -21,17 +21,21 @@ _SMALL = 1 << 24
 """Bytes of a result below which free memory is not looked up, which takes 0.7 ms."""
 _DTYPES: dict[int, np.dtype[Any]] = {
     8: np.dtype(np.uint8),
+    10: np.dtype(np.uint16),
+    12: np.dtype(np.uint16),
     16: np.dtype(np.uint16),
     32: np.dtype(np.float32),
 }
+_LOSSLESS = Quality()
 
 
 class Adapter:
     """Fits the pictures of one file to a format, and keeps account of what is lost."""
 
-    def __init__(self, form: Format, options: OutputOptions) -> None:
+    def __init__(self, form: Format, options: OutputOptions, quality: Quality = _LOSSLESS) -> None:
         self._form = form
         self._options = options
+        self._quality = quality
         self._lost: set[Kind] = set()
         self._told: set[str] = set()
         self._animated = False
@@ -79,15 +83,36 @@ class Adapter:
         if self._animated and form.name != "PNG" and picture.colours.hdr:
             picture = replace(picture, colours=replace(picture.colours, hdr=None))
             notices.append(f"{form.name} holds no metadata of HDR10 in an animation")
-        for step in (_opaque, _in_colours, _deep):
+        for step in (_opaque, _in_colours):
             picture, said = step(picture, form, options)
             notices += said
+        picture, said = self._deep(picture)
+        notices += said
         picture = self._with_words(picture)
         if form.colours and not self._is_same:  # the user has such a file already
             notices.append(f"{form.name} holds {form.colours} colours a picture")
             if _translucent(picture):
                 notices.append(f"{form.name} holds pixels that are opaque or clear, none between")
         return picture, self.untold(notices)
+
+    def _deep(self, picture: Picture) -> tuple[Picture, list[str]]:
+        """Says the depth of the result, and gives the picture its dtype if that is wider: networks
+        keep their input's."""
+        form, wanted = self._form, self._options.depth
+        bits = form.depth_for(picture.depth) if wanted == "auto" else int(wanted)
+        where = ""
+        if self._animated and bits > 8:
+            where = " in an animation"
+        elif form.name == "JPEG XL" and bits > 8 and self._quality.has_losses:
+            where = " with losses"
+        bits = 8 if where else bits
+        notices = []
+        if bits < (picture.depth if wanted == "auto" else int(wanted)):
+            asked = picture.depth if wanted == "auto" else wanted
+            notices = [f"{form.name} holds {bits} bits a sample{where}, not {asked}"]
+        picture = replace(picture, bits=bits)
+        is_wider = _DTYPES[bits].itemsize > picture.pixels.dtype.itemsize
+        return finish(picture) if is_wider else picture, notices
 
     def _with_words(self, picture: Picture) -> Picture:
         """Adds a profile for programs that know no other words of a PNG, unless its source is one.
@@ -119,9 +144,9 @@ def _translucent(picture: Picture) -> bool:
     return bool(((picture.alpha > 0) & (picture.alpha < opaque)).any())
 
 
-def finish(picture: Picture, form: Format, options: OutputOptions) -> Picture:
-    """Returns a result in the depth of its output."""
-    dtype = _DTYPES[_bits(picture.pixels.dtype, form, options)]
+def finish(picture: Picture) -> Picture:
+    """Returns a result in the dtype that holds the depth of its output."""
+    dtype = _DTYPES[picture.depth]
     alpha = picture.alpha
     return replace(
         picture,
@@ -161,7 +186,7 @@ def check_result(
     if form.name in ("PNG", "PNM"):
         copied = 0  # written by bands
     elif form.name != "TIFF":
-        copied = 4 if planes > 1 else 1  # Pillow's own
+        copied = (4 if planes > 1 else 1) * min(itemsize, 2)  # the encoder's own
     needed = height * width * (at_once * planes * itemsize + copied)
     if needed < _SMALL:
         return
@@ -270,23 +295,6 @@ def _converted(picture: Picture, form: Format) -> _Held:
     is_hdr = code_points.is_hdr(picture.colours.code_points)
     what = "HDR" if is_hdr else "such profile" if "profile" in form.keeps else "colour profile"
     return found, [f"{form.name} holds no {what}: converted to sRGB"]
-
-
-def _deep(picture: Picture, form: Format, options: OutputOptions) -> tuple[Picture, list[str]]:
-    """Gives the picture the depth asked for, if it has less: networks keep their input's depth."""
-    has = 8 * picture.pixels.dtype.itemsize
-    bits = _bits(picture.pixels.dtype, form, options)
-    if bits < has and options.depth == "auto":
-        return picture, [f"{form.name} holds {bits} bits a sample, not {has}"]
-    if bits <= has:
-        return picture, []
-    return finish(picture, form, options), []
-
-
-def _bits(dtype: np.dtype[Any], form: Format, options: OutputOptions) -> int:
-    if options.depth != "auto":
-        return int(options.depth)
-    return max(depth for depth in form.depths if depth <= max(8, 8 * dtype.itemsize))
 
 
 def _as(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -61,7 +61,7 @@ def describe(path: Path, extension: str) -> Description:
             notices |= {*further.notices}
     first = timed.picture
     height, width, planes = first.pixels.shape
-    bits = 8 * first.pixels.dtype.itemsize
+    bits = first.depth
     said = transfer.kinds(first.metadata)
     colours = first.colours
     every = "animation" if header.animated else "pages"
@@ -79,7 +79,7 @@ def describe(path: Path, extension: str) -> Description:
     if count > 1:
         held[every] = form.frames == every
     if bits > 8:
-        held[f"{bits} bits"] = bits in form.depths
+        held[f"{bits} bits"] = bits <= max(form.depths)
     held |= dict.fromkeys(sorted(header.parts), False)
     return Description(
         format=header.format,

@@ -18,7 +18,7 @@ Compression = Literal["fast", "default", "best"]
 """How hard an encoder tries to make a file small."""
 
 
-Depth = Literal["auto", "8", "16"]
+Depth = Literal["auto", "8", "10", "12", "16"]
 """Bits a sample of results; auto: as many as the input has, where the format holds them."""
 
 
@@ -28,6 +28,11 @@ class Quality(NamedTuple):
     level: int | Literal["like"] | None = None
     """1 to 100 where the format can be lossy; `like`: as the input was coded; None: the default."""
     compression: Compression = "default"
+
+    @property
+    def has_losses(self) -> bool:
+        """Returns whether a format that is lossless by default has losses."""
+        return self.level not in (None, 100)
 
 
 class OutputOptions(NamedTuple):
@@ -74,6 +79,11 @@ class Format(NamedTuple):
     plugin: tuple[str, str] | None = None
     """The module of the Pillow plugin that it takes, and its package's name."""
 
+    def depth_for(self, bits: int) -> int:
+        """Returns the bits in which it holds samples of `bits` bits: as few as keep them all, or as
+        many as it can."""
+        return min((each for each in self.depths if each >= bits), default=max(self.depths))
+
     @property
     def writable(self) -> bool:
         """Returns whether results can have it."""
@@ -105,20 +115,20 @@ FORMATS = (
         largest=65535, colours=256,
     ),
     Format(
-        "AVIF", "AVIF", ("avif",), _MODERN | _CODED, alpha=True, grey=False, quality=True,
-        frames="animation", largest=65535, feature="avif",
+        "AVIF", "AVIF", ("avif",), _MODERN | _CODED, (8, 10, 12), True, grey=False,
+        quality=True, frames="animation", largest=65535, feature="avif",
     ),
     Format(
         "JPEG 2000", "JPEG2000", ("jp2",), alpha=True, quality=True, feature="jpg_2000"
     ),
     Format("QOI", "QOI", ("qoi",), alpha=True, grey=False),
     Format(
-        "JPEG XL", "JXL", ("jxl",), frozenset(("code points", "EXIF", "XMP")), alpha=True,
-        quality=True, compression=True, plugin=("pillow_jxl", "pillow-jxl-plugin"),
+        "JPEG XL", "JXL", ("jxl",), frozenset(("code points", "EXIF", "XMP")), (8, 10, 12, 16),
+        True, quality=True, compression=True, plugin=("pillow_jxl", "pillow-jxl-plugin"),
     ),
     Format(
-        "HEIF", "HEIF", ("heic", "heif", "hif"), _MODERN | _CODED, alpha=True, quality=True,
-        largest=16384, plugin=("pillow_heif", "pillow-heif"),
+        "HEIF", "HEIF", ("heic", "heif", "hif"), _MODERN | _CODED, (8, 10, 12), True,
+        quality=True, largest=16384, plugin=("pillow_heif", "pillow-heif"),
     ),
     Format("JPEG", "JPEG", ("mpo",), depths=()),
     Format("JPEG 2000", "JPEG2000", ("j2k", "jpx"), depths=()),
@@ -217,9 +227,10 @@ def check(extension: str, quality: Quality, depth: Depth) -> None:
     if quality.compression != "default" and not form.compression:
         raise ValueError(f"compression is for {', '.join(COMPRESSED)}")
     if depth != "auto" and int(depth) not in form.depths:
-        raise ValueError(
-            f"depth {depth}: {form.name} does not hold {depth} bits a sample; choose png or tiff"
-        )
+        told = f"depth {depth}: {form.name} does not hold {depth} bits a sample"
+        if depth == "16":
+            raise ValueError(f"{told}; choose png or tiff")
+        raise ValueError(f"{told}; choose avif, heic or jxl")
 
 
 def same(one: str, other: str) -> bool:

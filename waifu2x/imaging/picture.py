@@ -97,6 +97,13 @@ class Picture:
     metadata: Metadata = field(default_factory=Metadata)
     jpeg: JpegCoding | None = None
     """How the source JPEG was coded, so that another can be coded as finely."""
+    bits: int | None = None
+    """Bits of a sample in its file, where those of the dtype may be others: 10 in 16, say."""
+
+    @property
+    def depth(self) -> int:
+        """Returns bits of a sample in its file, which are those of the dtype unless it says so."""
+        return self.bits or 8 * self.pixels.dtype.itemsize
 
     @property
     def transparent(self) -> bool:

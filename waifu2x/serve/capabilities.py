@@ -87,7 +87,7 @@ def _format(form: table.Format) -> dict[str, Any]:
         "name": form.name,
         "extensions": list(form.extensions),
         "quality": quality,
-        "depths": [bits for bits in form.depths if bits in (8, 16)],
+        "depths": [bits for bits in form.depths if bits <= 16],
     }
 
 

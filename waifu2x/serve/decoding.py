@@ -110,7 +110,7 @@ def encoded(picture: Picture) -> bytes:
     """Encodes a picture, fast, as an 8-bit PNG without metadata. Raises OutputError."""
     form, file = table.of("png"), io.BytesIO()
     picture, _ = Adapter(form, _VIEW).picture(picture)
-    picture = finish(picture, form, _VIEW)
+    picture = finish(picture)
     sink = ContentSink(file, "png", Quality(None, "fast"), "the view", Stopwatch())
     sink.open(header_of(picture))
     sink.add(Timed(picture))

@@ -149,7 +149,7 @@ TABLE = (
     Setting("compression", "Effort to make png, tif, webp and jxl small: fast, default or best.",
         "upscale batch", OneOf(get_args(Compression)), "default", "EFFORT", heading=FILE,
         api="file"),
-    Setting("depth", "Bits per sample: 8, 16 or auto (the default: as the input has).",
+    Setting("depth", "Bits per sample: 8, 10, 12, 16 or auto (the default: as the input has).",
         "upscale batch", OneOf(get_args(Depth)), "auto", "BITS", heading=FILE, api="file",
         http="Bits a sample"),
     Setting("background", "Colour for formats without transparency: white, #rrggbb.",

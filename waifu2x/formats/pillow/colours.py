@@ -47,7 +47,7 @@ def coloured(content: bytes | memoryview, picture: Picture, form: Format) -> byt
         content = bytes(content).replace(_AS_SRGB, _NCLX + numbers)
     if hdr is not None:
         content = item_properties.with_hdr(bytes(content), hdr)
-    if form.name == "JPEG XL" and not _is_srgb(picture):
+    if form.name == "JPEG XL" and (picture.depth > 8 or not _is_srgb(picture)):
         found = profiles.plain_of(picture.colours, picture.pixels.shape[-1])
         assert found is not None  # others are converted
         return jxl_colours.with_colours(bytes(content), found)

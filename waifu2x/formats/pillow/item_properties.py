@@ -1,4 +1,5 @@
-"""Adds metadata of HDR10 to an AVIF or HEIF, whose encoders have no arguments for it.
+"""Adds properties and metadata of its picture to an AVIF or HEIF, whose encoder has no arguments
+for them.
 
 ISO/IEC 14496-12 (boxes, mdcv and clli), 23008-12 (items and their properties). The boxes in front
 of the pixels grow, so all places of items are moved.
@@ -7,6 +8,7 @@ of the pixels grow, so all places of items are moved.
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from waifu2x.formats.headers.boxes import boxes
@@ -23,34 +25,93 @@ class _Place(NamedTuple):
     end: int
 
 
+class Item(NamedTuple):
+    """Metadata of a picture: the end of its infe box, which has its type, and its content."""
+
+    kind: bytes
+    content: bytes
+
+
 def with_hdr(content: bytes, hdr: Hdr) -> bytes:
     """Returns a file of one picture whose primary item has the metadata.
 
     Raises ValueError for a file that is not as its encoder used to write it.
     """
-    added = _boxes(hdr)
-    if not added:
+    return grown(content, _boxes(hdr))
+
+
+def grown(content: bytes, properties: Sequence[bytes], items: Sequence[Item] = ()) -> bytes:
+    """Returns a file of one picture whose primary item has further properties, boxes each, and
+    further items that describe it; their contents follow at the end.
+
+    Raises ValueError for a file that is not as its encoder used to write it.
+    """
+    if not (properties or items):
         return content
     meta = _child(content, b"meta", 0, len(content))
-    inner = meta._replace(start=meta.start + 4)  # behind version and flags
-    primary, locations = _in(content, b"pitm", inner), _in(content, b"iloc", inner)
-    properties = _in(content, b"iprp", inner)
-    known, links = _in(content, b"ipco", properties), _in(content, b"ipma", properties)
-    count = sum(1 for _ in boxes(content, known.start, known.end, Budget(len(content))))
-    if count + len(added) > 127 or content[primary.start] or content[links.start]:
+    inside = Budget(len(content))
+    parts = {
+        kind: content[start:end]
+        for kind, start, end in boxes(content, meta.start + 4, meta.end, inside)
+    }
+    primary = parts[b"pitm"]
+    if primary[0]:
         raise ValueError("its items have numbers that its encoder did not use to write")
-    item = content[primary.start + 4 : primary.start + 6]
-    linked = _linked(content, links, item, range(count + 1, count + 1 + len(added)))
-    stored = _box(b"ipco", content[known.start : known.end] + b"".join(added))
-    if known.end != links.at or links.end != properties.end:
+    item = primary[4:6]
+    made = dict(parts)
+    if properties:
+        made[b"iprp"] = _with_properties(parts[b"iprp"], properties, item)
+    if items:
+        (count,) = struct.unpack_from(">H", parts[b"iinf"], 4)
+        numbers = range(count + 1, count + 1 + len(items))
+        made[b"iinf"] = _with_infos(parts[b"iinf"], items, numbers)
+        references = parts.get(b"iref", bytes(4))
+        made[b"iref"] = references + b"".join(
+            box(b"cdsc", struct.pack(">2H", number, 1) + item) for number in numbers
+        )
+        made[b"iloc"] = _with_places(parts[b"iloc"], items, numbers, len(content) + 8)
+    version = content[meta.start : meta.start + 4]
+    boxed = box(b"meta", version + b"".join(box(*part) for part in made.items()))
+    moved = len(boxed) - (meta.end - meta.at)
+    made[b"iloc"] = _moved(made[b"iloc"], moved)
+    boxed = box(b"meta", version + b"".join(box(*part) for part in made.items()))
+    added = box(b"mdat", b"".join(each.content for each in items)) if items else b""
+    return content[: meta.at] + boxed + content[meta.end :] + added
+
+
+def _with_properties(held: bytes, properties: Sequence[bytes], item: bytes) -> bytes:
+    """Returns the content of an iprp box that gives an item further properties."""
+    known, links = (_child(held, kind, 0, len(held)) for kind in (b"ipco", b"ipma"))
+    count = sum(1 for _ in boxes(held, known.start, known.end, Budget(len(held))))
+    if count + len(properties) > 127 or held[links.start]:
+        raise ValueError("its items have numbers that its encoder did not use to write")
+    if known.end != links.at or links.end != len(held):
         raise ValueError("its properties have an order that its encoder did not use to write")
-    grown = _box(b"iprp", stored + linked)
-    moved = len(grown) - (properties.end - properties.at)
-    placed = _box(b"iloc", _moved(content[locations.start : locations.end], moved))
-    body = content[meta.start : meta.end]
-    for place, box in sorted(((properties, grown), (locations, placed)), reverse=True):
-        body = body[: place.at - meta.start] + box + body[place.end - meta.start :]
-    return content[: meta.at] + _box(b"meta", body) + content[meta.end :]
+    linked = _linked(held, links, item, range(count + 1, count + 1 + len(properties)))
+    return box(b"ipco", held[known.start : known.end] + b"".join(properties)) + linked
+
+
+def _with_infos(held: bytes, items: Sequence[Item], numbers: range) -> bytes:
+    """Returns the content of an iinf box that knows further items."""
+    if held[0]:
+        raise ValueError("its items have numbers that its encoder did not use to write")
+    entries = b"".join(
+        box(b"infe", struct.pack(">I2H", 2 << 24, number, 0) + each.kind)
+        for number, each in zip(numbers, items, strict=True)
+    )
+    return held[:4] + struct.pack(">H", numbers.stop - 1) + held[6:] + entries
+
+
+def _with_places(held: bytes, items: Sequence[Item], numbers: range, at: int) -> bytes:
+    """Returns the content of an iloc box of further items, which lie one after the other from `at`
+    on."""
+    if held[0] or held[4:6] != b"\x44\0":
+        raise ValueError("its items have places that its encoder did not use to write")
+    entries = []
+    for number, each in zip(numbers, items, strict=True):
+        entries.append(struct.pack(">3H2I", number, 0, 1, at, len(each.content)))
+        at += len(each.content)
+    return held[:6] + struct.pack(">H", numbers.stop - 1) + held[8:] + b"".join(entries)
 
 
 def _boxes(hdr: Hdr) -> list[bytes]:
@@ -61,20 +122,17 @@ def _boxes(hdr: Hdr) -> list[bytes]:
             red, green, blue, white = (hdr.primaries[at : at + 2] for at in (0, 2, 4, 6))
             display = (round(v * CHROMATICITY) for v in (*green, *blue, *red, *white))
             least, most = (round(value * LUMINANCE) for value in hdr.luminance)
-            found.append(_box(b"mdcv", struct.pack(">8H2I", *display, most, least)))
+            found.append(box(b"mdcv", struct.pack(">8H2I", *display, most, least)))
         if hdr.light:
-            found.append(_box(b"clli", struct.pack(">2H", *map(round, hdr.light))))
+            found.append(box(b"clli", struct.pack(">2H", *map(round, hdr.light))))
     except struct.error:
         return []
     return found
 
 
-def _box(kind: bytes, content: bytes) -> bytes:
+def box(kind: bytes, content: bytes) -> bytes:
+    """Returns a box of a kind and its content."""
     return struct.pack(">I", 8 + len(content)) + kind + content
-
-
-def _in(content: bytes, kind: bytes, outer: _Place) -> _Place:
-    return _child(content, kind, outer.start, outer.end)
 
 
 def _child(content: bytes, wanted: bytes, at: int, end: int) -> _Place:
@@ -96,7 +154,7 @@ def _linked(content: bytes, links: _Place, item: bytes, numbers: range) -> bytes
         if bytes(body[at : at + 2]) == item:
             body[at + 2] += len(numbers)
             body[end:end] = b"".join(number.to_bytes(1 + wide) for number in numbers)
-            return _box(b"ipma", bytes(body))
+            return box(b"ipma", bytes(body))
         at = end
     raise ValueError("its picture has no properties")
 

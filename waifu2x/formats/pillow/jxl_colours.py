@@ -102,8 +102,10 @@ def _recoded(stream: bytes, plain: Plain) -> bytes:
     _copy_depth(copy)
     copy(1)  # whether 16 bits are enough for its buffers
     channels = copy(2)
-    if channels > 1 or (channels and not copy(1)):
+    if channels > 1:
         raise ValueError("its header has channels that its encoder did not use to write")
+    if channels and not copy(1):
+        _copy_opacity(copy)
     if copy(1):
         raise ValueError("it is coded in other colours")
     _add_colours(written, plain, is_grey=_skip_colours(bits))
@@ -132,6 +134,16 @@ def _copy_depth(copy: Callable[[int], int]) -> None:
         raise ValueError("its samples are floats")
     if copy(2) == 3:
         copy(6)
+
+
+def _copy_opacity(copy: Callable[[int], int]) -> None:
+    """Copies the words on a channel of transparency that has more than 8 bits. Annex D.3.6."""
+    if copy(2) != 0:
+        raise ValueError("its header has channels that its encoder did not use to write")
+    _copy_depth(copy)
+    if copy(2) or copy(2):
+        raise ValueError("its transparency is smaller, or has a name")
+    copy(1)  # whether colours are multiplied by it
 
 
 def _skip_colours(bits: _Bits) -> bool:

@@ -57,7 +57,12 @@ class PillowWriter(Writer):
         # Into memory first: encoders seek, and their errors are told apart from a full disk.
         content = io.BytesIO()
         with in_words(form, self._name):
-            image_of(picture, form).save(content, form.pillow, **options)
+            if picture.depth > 8:
+                from waifu2x.formats.pillow import deep_encoders
+
+                deep_encoders.encode(picture, form, options, content)
+            else:
+                image_of(picture, form).save(content, form.pillow, **options)
             self._file.write(coloured(content.getbuffer(), picture, form))
 
 
