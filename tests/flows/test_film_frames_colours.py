@@ -103,6 +103,27 @@ def test_frames_keep_the_primaries_and_the_curve(colours: tuple[int, int, int, i
         assert after[key] == before[key], key
 
 
+@pytest.mark.parametrize("target", ["frames/%d.png", "a.gif"])
+def test_black_and_white_of_a_film_are_those_of_pictures(target: str) -> None:
+    """In limited range they are 16 and 235."""
+    with av.open("a.mkv", "w") as out:
+        stream = out.add_stream("ffv1", rate=25)
+        context = stream.codec_context
+        context.height, context.width, context.pix_fmt = 16, 24, "yuv420p"
+        pixels = np.zeros((16, 24, 3), np.uint8)
+        pixels[:, 12:] = 255
+        for number in range(2):
+            frame = av.VideoFrame.from_ndarray(pixels, "rgb24").reformat(format="yuv420p")
+            frame.pts, frame.time_base = number, Fraction(1, 25)
+            out.mux(stream.encode(frame))
+        out.mux(stream.encode())
+    Path("frames").mkdir()
+    video("a.mkv", target)
+    with Image.open(target.replace("%d", "1")) as image:
+        found = np.asarray(image.convert("RGB"))
+    assert (found[:, 0].max(), found[:, -1].min()) == (0, 255)
+
+
 def test_films_that_say_nothing_become_frames_that_say_nothing() -> None:
     films.film(Path("a.mkv"), codec="ffv1", times=TIMES)
     video("a.mkv", "frames/%d.png")

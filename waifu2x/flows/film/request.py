@@ -201,10 +201,12 @@ def _encoding(wish: Wish, pictures: Pictures, container: str, size: tuple[int, i
 
 
 def _coded_colours(pictures: Pictures, pixels: PixelFormat, height: int) -> FilmColours:
-    """Returns the colours of results: those of the source, unless only that is RGB."""
+    """Returns the colours of results: those of the source, unless one of both is RGB."""
     colours = pictures.colours
-    if not pictures.pixels.is_rgb or pixels.is_rgb:
+    if pictures.pixels.is_rgb == pixels.is_rgb:
         return colours
+    if pixels.is_rgb:  # files of pictures cannot say another range
+        return replace(colours, range="full")
     matrix = _MATRICES.get(colours.primaries, _usual_matrix(height))
     return replace(colours, matrix=matrix, range="limited")
 
