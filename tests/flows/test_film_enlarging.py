@@ -20,6 +20,7 @@ from waifu2x.flows.film.frames.frame_enlarger import FrameEnlarger
 from waifu2x.formats.film.description import PixelFormat
 from waifu2x.imaging import planar_rgb
 from waifu2x.imaging.picture import Picture
+from waifu2x.networks.builder import GraphBuilder
 from waifu2x.networks.readers.architectures import Layer
 from waifu2x.networks.readers.waifu2x_json import NetworkWeights, dump
 
@@ -207,6 +208,53 @@ def test_what_is_more_than_a_network_goes_through_rgb(
         enlarge([frame], [made])
     kind = target._replace(layout="400") if source.layout == "400" else target
     check_codes(made, np.broadcast_to(wanted, (*wanted.shape[:2], 3)), kind, 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("ends", "luma"),
+    [
+        ((Kind(8), Kind(8)), False),
+        ((Kind(10, "422", "bt2020"), Kind(10, "420", "bt2020")), False),
+        ((Kind(8, "400"), Kind(8, "400")), False),
+        ((Kind(8, "400"), Kind(8, "444")), True),
+        ((Kind(8, has_alpha=True), Kind(8, has_alpha=True)), False),
+    ],
+    ids=str,
+)
+def test_windows_of_frames(
+    ends: tuple[Kind, Kind], luma: bool, backend: Backend, tmp_path: Path
+) -> None:
+    """A network of three frames that repeats every pixel of their weighted mean."""
+    source, target = ends
+    planes, shares = 1 if luma else 3, (0.25, 0.5, 0.25)
+    net = GraphBuilder("mean", 3 * planes)
+    weight = np.zeros((4 * planes, 3 * planes, 1, 1), np.float32)
+    for place, share in enumerate(shares):
+        for plane in range(planes):
+            weight[4 * plane : 4 * plane + 4, place * planes + plane] = share
+    net.pixel_shuffle(net.convolution(0, weight, np.zeros(len(weight), np.float32)), 2)
+    model = net.model("zero", frames=3)
+    (tmp_path / "scale2.0x_model.pth").touch()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("waifu2x.networks.shared.read_model", lambda path: model)
+        enlarge = enlarger(tmp_path, backend, ends, scale=2)
+    with enlarge.upscaler:
+        assert enlarge.frames == 3
+        frames = [source.drawn() for _ in shares]
+        for number, frame in enumerate(frames):
+            for samples in frame:
+                samples[:] = np.roll(samples, 2 * number, 0)
+        made = target.empty(2 * HEIGHT, 2 * WIDTH)
+        enlarge([[plane for frame in frames for plane in frame]], [made])
+    weighed = sum(
+        share * rgb_of(frame, source) for share, frame in zip(shares, frames, strict=True)
+    )
+    kind = target._replace(layout="400") if source.layout == "400" else target
+    check_codes(made, np.asarray(weighed).repeat(2, 0).repeat(2, 1), kind, 0.02)
+    if source.has_alpha:
+        opacity = sum(share * frame[-1] for share, frame in zip(shares, frames, strict=True))
+        doubled = np.asarray(opacity).repeat(2, 0).repeat(2, 1)
+        assert np.abs(doubled - made[-1]).max() < 0.52
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,7 @@ class _Recorded:
     """Stands for the enlarger of frames: notes the sizes of luma instead."""
 
     sizes: list[tuple[tuple[int, ...], tuple[int, ...]]]
+    frames = 1
 
     def __init__(self, upscaler: Upscaler, *_: Any) -> None:
         self.backend = upscaler.engine.backend

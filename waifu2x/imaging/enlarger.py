@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 from waifu2x.backends import Progress, ignore, scaled
 from waifu2x.backends.call import Call
 from waifu2x.errors import ModelError
-from waifu2x.imaging import flatness
+from waifu2x.imaging import colour, flatness
+from waifu2x.imaging.dtypes import from_unit, to_unit
 from waifu2x.imaging.picture import Picture
 from waifu2x.imaging.processing import ChainCall, Processing, finish
 from waifu2x.imaging.sizes import Request
@@ -159,6 +161,27 @@ class Enlarger(Processing):
             on_progress(prepared.finish_share)
         return finished
 
+    def window(self, pictures: Sequence[Picture]) -> Picture:
+        """Enlarges the middle one of frames in a row, of one size and with the same planes, by a
+        network that takes as many. Raises as `picture` does."""
+        frames = [self.prepare(picture) for picture in pictures]
+        middle = frames[len(frames) // 2]
+        if not middle.calls or middle.plan is None:
+            return finish(middle, [])
+        planes = self.facts.facts(middle.plan.factor, self.noise).planes
+        is_grey = middle.calls[0].pixels.shape[-1] < planes
+        parts = [[one.calls[0].pixels for one in frames]]
+        if len(middle.calls) > 1:
+            parts.append([_opacity(one.picture) for one in frames])
+        calls = [
+            replace(call, pixels=_side_by_side(of_frames, planes))
+            for call, of_frames in zip(middle.calls, parts, strict=True)
+        ]
+        results = self._compute(calls, ignore, lambda: None)
+        if is_grey:
+            results[0] = from_unit(colour.luma(to_unit(results[0], np.float32)), results[0].dtype)
+        return finish(middle, results)
+
     def stack(self, pictures: NDArray[Any], on_progress: Progress = ignore) -> NDArray[Any] | None:
         """Enlarges opaque pictures of one size, (pictures, height, width, planes), in one call.
         Returns None if more than a network is needed. Raises as `picture` does."""
@@ -172,3 +195,18 @@ class Enlarger(Processing):
         call = ChainCall(factor, self.noise, pictures, shape, pictures.dtype, 1.0)
         (results,) = self._compute([call], on_progress, lambda: None)
         return results
+
+
+def _opacity(picture: Picture) -> NDArray[np.float32]:
+    """Returns the transparency of a frame, (H, W, 1)."""
+    if picture.alpha is None:
+        return np.ones((*picture.pixels.shape[:2], 1), np.float32)
+    return np.asarray(picture.alpha, np.float32)[..., np.newaxis]
+
+
+def _side_by_side(frames: Sequence[NDArray[Any]], planes: int) -> NDArray[Any]:
+    """Returns the planes of all frames as those of one picture; grey ones have `planes` equal
+    ones."""
+    return np.concatenate(
+        [np.broadcast_to(frame, (*frame.shape[:2], planes)) for frame in frames], axis=-1
+    )

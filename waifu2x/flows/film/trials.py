@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,8 +16,9 @@ from numpy.typing import NDArray
 from waifu2x.api import Upscaler
 from waifu2x.errors import ImageError
 from waifu2x.flows.film.frames.frame_enlarger import FrameEnlarger
+from waifu2x.flows.film.frames.frame_windows import neighbours_of, windows
 from waifu2x.formats.film.description import Film
-from waifu2x.formats.film.reading.selection import Selection
+from waifu2x.formats.film.reading.selection import Selection, tick_of, ticks
 from waifu2x.formats.film.writing.encode import Shape
 from waifu2x.formats.metadata import code_points, profiles
 from waifu2x.imaging import comparison, sheet, sizes
@@ -40,17 +42,21 @@ def preview(
     """Returns a sheet (H, W, 1 or 3) of the first frame from `start` seconds on, enlarged by
     Lanczos and by the network, which is called `name`. Raises ImageError if there is none,
     BackendError."""
-    frames = reader.frames(Selection(start, deinterlacing=how), 1)
-    try:
-        found = next((frame for frame in frames if frame.is_wanted), None)
+    pictures, count = reader.film.pictures, enlarge.frames
+    neighbours = neighbours_of(count)
+    selection = Selection(start, deinterlacing=how, neighbours=neighbours)
+    if reader.film.seekable:  # else there is nothing to find frames before it by
+        at = ticks(start, tick_of(reader.film, how))
+        selection = replace(selection, start=Fraction(0), first=at)
+    with (
+        closing(reader.frames(selection, 2 * neighbours + 2)) as frames,
+        closing(windows(frames, count, pictures.pixels.bits)) as each,
+    ):
+        found = next(each, None)
         if found is None:
             raise ImageError(f"{reader.path}: it has no frame at {float(start):g} s")
-        source = enlarge.picture(found.planes)
-        found.release()
-    finally:
-        frames.close()
-    result = enlarge.upscaler.enlarger.picture(source)
-    pictures = reader.film.pictures
+        source = enlarge.picture(found.frame.planes)
+        result = enlarge.enlarged([plane for one in found.frames for plane in one.planes])
     first, second = (_levels(picture, pictures) for picture in (source, result))
     compared = comparison.compare(first, second)
     height, width = second.pixels.shape[:2]
@@ -115,7 +121,7 @@ def measured(arguments: Mapping[str, Any], film: Film, shape: Shape) -> Measured
         seconds = 0.0
         for _ in range(2):
             begun = time.monotonic()
-            enlarge([frame], [out])
+            enlarge([frame * enlarge.frames], [out])
             seconds = time.monotonic() - begun
         name = f"{backend.name}: {backend.device.name}"
     return MeasuredRate(share / max(seconds, 1e-9), name, height, width)

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 Enlarge = Callable[[Sequence[Planes], Sequence[Planes]], None]
 """Enlarges frames, given as planes in the film's format, into the same number of frames in the
-encoder's format. Threads share it."""
+encoder's format. For a network of several frames, the planes of one are those of all frames of its
+window, the earliest first. Threads share it."""
 OnFrames = Callable[[int, int], None]
 """Called by several threads with the number of new results, and how many of them the
 network made."""
@@ -57,6 +58,8 @@ class FrameDevice:
     """The name of the backend and its arithmetic. Parts of another arithmetic differ."""
     is_gpu: bool = False
     described: str = ""
+    frames: int = 1
+    """Frames of the window that `enlarge` takes for each result."""
 
 
 class Enlarging(Protocol):
@@ -144,7 +147,7 @@ def enlarge_run(
 
     def enlarged(stack: Sequence[PlacedFrame], on_progress: Progress) -> Sequence[EnlargedFrame]:
         made = [None if placed.is_held else memory.planes() for placed in stack]
-        new = [placed.frame.planes for placed in stack if not placed.is_held]
+        new = [placed.planes for placed in stack if not placed.is_held]
         if new:
             with reader.stages.at_work("network"):
                 device.enlarge(new, [planes for planes in made if planes is not None])
@@ -153,7 +156,8 @@ def enlarge_run(
 
     shape = work.shape
     in_flight = device.in_flight + device.waiting
-    frames = FrameSource(reader, work, run, in_flight * device.stack, device.stack)
+    ahead = in_flight * device.stack
+    frames = FrameSource(reader, work, run, ahead, device.stack, frames=device.frames)
     memory = FrameMemory(shape.encoding.pixels, shape.height, shape.width, device.pin)
     with closing(memory):
         flow(frames, enlarged, sink, in_flight=in_flight, workers=max(1, device.in_flight - 1))

@@ -52,8 +52,8 @@ def plane_format(pixels: PixelFormat, colours: FilmColours) -> PlaneFormat:
 
 class FrameEnlarger:
     """Enlarges the frames of one film. Threads may share it. Networks of three planes read and
-    write the planes themselves. Results that are resized afterwards, networks of luma and
-    transparent frames go through float RGB on the host, by the same formulas."""
+    write the planes themselves. Results that are resized afterwards, networks of luma or of several
+    frames, and transparent frames go through float RGB on the host, by the same formulas."""
 
     def __init__(self, upscaler: Upscaler, pictures: Pictures, shape: Shape) -> None:
         """Raises ImageError, ModelError, BackendError."""
@@ -70,9 +70,15 @@ class FrameEnlarger:
             self._target = replace(self._target, subsampling="400", matrix="bt601")
             self._grey = 128 << (pixels.bits - 8)
         self._has_alpha = pictures.pixels.planes in (2, 4)
+        height, width = pictures.height, pictures.width
+        factor = self._enlarger.chain_factor(height, width)
+        self.frames = 1
+        """Frames of the window that a result is made of."""
+        if factor is not None:
+            self.frames = self._enlarger.facts.facts(factor, self._enlarger.noise).frames
         self._factor = None
-        if not self._has_alpha:
-            self._factor = self._enlarger.network_factor(pictures.height, pictures.width, 3)
+        if not self._has_alpha and self.frames == 1:
+            self._factor = self._enlarger.network_factor(height, width, 3)
 
     @property
     def backend(self) -> Backend:
@@ -92,6 +98,18 @@ class FrameEnlarger:
                 told += f", transparency {chains.network(factor, None).arithmetic}"
         return told
 
+    def enlarged(self, planes: Planes) -> Picture:
+        """Returns the result for a frame, or for the planes of all frames of its window, the
+        earliest first. Raises BackendError."""
+        if self.frames == 1:
+            return self._enlarger.picture(self.picture(planes))
+        each = len(planes) // self.frames
+        made = list[Picture]()
+        for first in range(0, len(planes), each):
+            is_same = first > 0 and planes[first] is planes[first - each]
+            made.append(made[-1] if is_same else self.picture(planes[first : first + each]))
+        return self._enlarger.window(made)
+
     def picture(self, planes: Planes) -> Picture:
         """Returns a frame as RGB or grey, float32."""
         pixels = planar_rgb.to_rgb(_planar(planes, self._source))
@@ -99,10 +117,11 @@ class FrameEnlarger:
         return Picture(pixels, planes[-1] / peak if self._has_alpha else None)
 
     def __call__(self, frames: Sequence[Planes], out: Sequence[Planes]) -> None:
-        """Enlarges frames into the planes `out`. Raises BackendError."""
+        """Enlarges frames, each given by the planes of its window, into the planes `out`. Raises
+        BackendError."""
         if self._factor is None:
             for planes, made in zip(frames, out, strict=True):
-                self._write(self._enlarger.picture(self.picture(planes)), made)
+                self._write(self.enlarged(planes), made)
         else:
             network = self._networks.chains.network(self._factor, self._enlarger.noise)
             network.run(
@@ -151,6 +170,7 @@ def device_of(enlarge: FrameEnlarger, film: Film) -> FrameDevice:
         enlarge.arithmetic(),
         backend.device.is_gpu,
         f"{backend.name}: {backend.device.name}, {backend.device.detail}",
+        enlarge.frames,
     )
 
 

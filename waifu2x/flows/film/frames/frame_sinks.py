@@ -87,7 +87,7 @@ class FrameSink:
                     self._write(placed, self._last, is_held=planes is None)
                 self.frames += 1
             finally:
-                placed.frame.release()
+                placed.release()
 
     def _write(self, placed: PlacedFrame, planes: Planes, *, is_held: bool) -> None:
         """Writes a frame; `is_held`: its planes are those of the frame before."""

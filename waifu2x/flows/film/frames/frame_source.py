@@ -7,12 +7,13 @@ import hashlib
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from itertools import islice
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.flows.film.frames.frame_windows import neighbours_of, windows
 from waifu2x.flows.film.parts.part_runs import Duplicates, FilmWork, PartRun, first_part
 from waifu2x.formats.film.reading.selection import Change
 from waifu2x.imaging.streams import Extent, Header
@@ -62,12 +63,24 @@ class PlacedFrame:
 
     part: int
     frame: DecodedFrame
+    window: Sequence[DecodedFrame]
+    """The frames that its result is made of: itself, or those around it too."""
     is_held: bool
-    """Whether it equals the one before, so that its result is used again."""
+    """Whether its window equals the one before, so that its result is used again."""
     begin: PartBegin | None
     """None unless it is the first of its part."""
     end: PartEnd | None
     """None unless it is the last."""
+
+    @property
+    def planes(self) -> Planes:
+        """Returns the planes of the frames in its window, one frame after the other."""
+        return [plane for frame in self.window for plane in frame.planes]
+
+    def release(self) -> None:
+        """Ends the use of its frames."""
+        for frame in self.window:
+            frame.release()
 
 
 class EnlargedFrame(NamedTuple):
@@ -82,17 +95,30 @@ class FrameSource:
     """The frames of a run of parts, in order and in stacks: a source of a flow."""
 
     def __init__(
-        self, reader: FilmReader, work: FilmWork, run: PartRun, ahead: int, stack: int = 1
+        self,
+        reader: FilmReader,
+        work: FilmWork,
+        run: PartRun,
+        ahead: int,
+        stack: int = 1,
+        *,
+        frames: int = 1,
     ) -> None:
-        """`ahead` frames may be unreleased; stacks have `stack` of them, the last maybe fewer."""
+        """`ahead` results may be unreleased; stacks have `stack` of them, the last maybe fewer.
+        Each is made of a window of `frames` frames."""
         self._reader, self._work, self._run = reader, work, run
         self._stack = stack
-        # One more to compare with, and two that are looked at together.
-        self._ahead = ahead + 3
+        self._window = frames
+        self._neighbours = neighbours_of(frames)
+        # One more to compare with, and two that are looked at together. With a window, those on its
+        # sides too.
+        self._ahead = ahead + 3 + 4 * (frames // 2)
         self._before = ""
         self._is_sought = False
         self._damaged = self._moved = self._begin = 0
         """The reader's counts at the beginning of the part, and its time."""
+        self._goes_on = False
+        """Whether the film goes on behind the run."""
         self.has_ended = False
         self._steps = self._made()
         pictures, crop = reader.film.pictures, work.selection.crop
@@ -110,37 +136,42 @@ class FrameSource:
 
     def _made(self) -> Generator[PlacedFrame]:
         bits, ticks = self._reader.film.pictures.pixels.bits, self._work.part_ticks
-        reference: DecodedFrame | None = None
+        reference: Sequence[DecodedFrame] = ()
         part: int | None = None
-        following: DecodedFrame | None = None
-        with closing(self._frames()) as frames:
+        with (
+            closing(self._frames()) as frames,
+            closing(windows(frames, self._window, bits)) as each,
+        ):
             try:
-                following = frame = next(frames, None)
-                while frame is not None and frame.is_wanted:
-                    following = next(frames, None)
+                for frame, window, latest, following in each:
                     number = frame.pts // ticks
                     begin = self._begun(frame) if number != part else None
                     part = number
                     held = (
-                        reference is not None
+                        bool(reference)
                         and begin is None  # a part does not depend on another
-                        and is_held(reference.planes, frame.planes, self._work.duplicates, bits)
+                        and self._is_held(reference, window)
                     )
                     if not held:
-                        if reference is not None:
-                            reference.release()
-                        reference = frame
-                        reference.hold()
+                        for one in window:
+                            one.hold()
+                        for one in reference:
+                            one.release()
+                        reference = window
                     is_last = following is None or following.pts // ticks != number
-                    end = self._end(frame, following) if is_last else None
-                    yield PlacedFrame(number, frame, held, begin, end)
-                    frame = following
-                self.has_ended = frame is None
+                    end = self._end(latest, following) if is_last else None
+                    yield PlacedFrame(number, frame, window, held, begin, end)
+                self.has_ended = not self._goes_on
             finally:
-                if reference is not None:
-                    reference.release()
-                if following is not None:
-                    following.release()
+                for one in reference:
+                    one.release()
+
+    def _is_held(self, computed: Sequence[DecodedFrame], window: Sequence[DecodedFrame]) -> bool:
+        how, bits = self._work.duplicates, self._reader.film.pictures.pixels.bits
+        return all(
+            one is other or is_held(one.planes, other.planes, how, bits)
+            for one, other in zip(computed, window, strict=True)
+        )
 
     def _begun(self, first: DecodedFrame) -> PartBegin:
         if self._before:  # earlier damage belongs to another part
@@ -148,20 +179,20 @@ class FrameSource:
         self._begin = first.pts
         return PartBegin(self._before, self._is_sought)
 
-    def _end(self, frame: DecodedFrame, following: DecodedFrame | None) -> PartEnd:
+    def _end(self, latest: Sequence[DecodedFrame], following: DecodedFrame | None) -> PartEnd:
         found = self._reader.ending if following is None else following
-        self._before = hash_of(frame)
+        self._before = hash_of(latest)
         return PartEnd(
             self._before,
             None if following is None else following.pts,
             found.damaged - self._damaged,
             found.moved - self._moved,
             following is None and self._reader.ending.is_short,
-            tuple(one for one in found.changes if self._begin <= one.pts <= frame.pts),
+            tuple(one for one in found.changes if self._begin <= one.pts <= latest[-1].pts),
         )
 
     def _frames(self) -> Generator[DecodedFrame]:
-        """Yields the frames of the run, then the next one, unwanted."""
+        """Yields the frames of the run, between unwanted ones before and behind it."""
         run, ticks, selection = self._run, self._work.part_ticks, self._work.selection
         start = first_part(self._reader.film, selection, ticks)
         wanted = replace(
@@ -169,41 +200,61 @@ class FrameSource:
             first=run.first * ticks if run.first > start else None,
             until=None if run.until is None else run.until * ticks,
             is_sought=run.is_sought,
+            neighbours=self._neighbours,
         )
         self._is_sought = wanted.first is not None and wanted.is_sought
         if self._is_sought:
             with closing(self._reader.frames(wanted, self._ahead)) as frames:
-                if self._has_found(next(frames, None)):
-                    yield from frames
+                begun = self._begun_with(frames)
+                if self._has_found(begun):
+                    yield from self._watched(chain(begun, frames))
                     return
+                for frame in begun:
+                    frame.release()
             # Seeking has found another place: decode everything.
             wanted, self._is_sought = replace(wanted, is_sought=False), False
         with closing(self._reader.frames(wanted, self._ahead)) as frames:
-            first = next(frames, None)
-            if first is None:
-                return
-            if wanted.first is not None and first.pts < wanted.first:
-                self._before = hash_of(first)
-                first.release()
-            else:
-                yield first
-            yield from frames
+            begun = self._begun_with(frames)
+            self._has_found(begun)
+            yield from self._watched(chain(begun, frames))
 
-    def _has_found(self, first: DecodedFrame | None) -> bool:
-        """Returns whether seeking has found the frame before the run, as far as that is known."""
-        if first is None:
+    def _watched(self, frames: Iterator[DecodedFrame]) -> Iterator[DecodedFrame]:
+        """Yields the frames, and notes whether the film goes on behind the run."""
+        for frame in frames:
+            self._goes_on = not frame.is_wanted and not self._is_before(frame)
+            yield frame
+
+    def _is_before(self, frame: DecodedFrame) -> bool:
+        return not frame.is_wanted and frame.pts < self._run.first * self._work.part_ticks
+
+    def _begun_with(self, frames: Iterator[DecodedFrame]) -> list[DecodedFrame]:
+        """Returns the frames before the run, and the one behind them, if there is any."""
+        begun: list[DecodedFrame] = []
+        for frame in frames:
+            begun.append(frame)
+            if not self._is_before(frame):
+                break
+        return begun
+
+    def _has_found(self, begun: Sequence[DecodedFrame]) -> bool:
+        """Notes the frames before the run; returns whether they are the right ones, as far as that
+        is known."""
+        before = [frame for frame in begun if self._is_before(frame)]
+        if not before:
             return False
-        is_before = first.pts < self._run.first * self._work.part_ticks
-        if is_before:
-            self._before = hash_of(first)
-        first.release()
-        return is_before and self._run.before in (None, self._before)
+        self._before = hash_of(before)
+        if self._run.before is not None:
+            return self._run.before == self._before
+        return len(before) == self._neighbours
 
 
-def hash_of(frame: DecodedFrame) -> str:
-    hashed = hashlib.blake2b(str(frame.pts).encode(), digest_size=16)
-    for plane in frame.planes:
-        hashed.update(plane.data)
+def hash_of(frames: Sequence[DecodedFrame]) -> str:
+    """Returns a hash of frames and their times."""
+    hashed = hashlib.blake2b(digest_size=16)
+    for frame in frames:
+        hashed.update(str(frame.pts).encode())
+        for plane in frame.planes:
+            hashed.update(plane.data)
     return hashed.hexdigest()
 
 

@@ -152,7 +152,8 @@ class Reader:
         self._go_to(selection, tick)
         times = self._new_times()
         count = end = 0
-        held: Decoded | None = None
+        held: deque[Decoded] = deque(maxlen=selection.neighbours)
+        behind = 0
         changes: tuple[Change, ...] = ()
         shown = ""
         is_whole = True
@@ -179,20 +180,22 @@ class Reader:
             shown = kind
             now = Decoded(frame, pts, duration, True, damaged, times.moved, changes)
             if is_before:
-                held = now
+                held.append(now)
                 continue
-            if held is not None:
-                yield held._replace(is_wanted=False)
-                held = None
+            while held:
+                yield held.popleft()._replace(is_wanted=False)
             if ends:
                 yield now._replace(is_wanted=False)
                 is_whole = False
-                break
+                behind += 1
+                if behind == selection.neighbours:
+                    break
+                continue
             count += 1
             end = pts + (duration or length)
             yield now
-        if held is not None:
-            yield held._replace(is_wanted=False)
+        while held:
+            yield held.popleft()._replace(is_wanted=False)
         is_all = is_whole and selection.first is None and not start and how != "ivtc"
         self._tell(count, times.moved, end * tick, is_whole=is_whole, is_all=is_all)
         seen = tuple(one for one in changes if one.pts < end)

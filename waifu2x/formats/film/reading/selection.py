@@ -23,10 +23,12 @@ class Selection:
     """Seconds from the film's beginning."""
     end: Fraction | None = None
     first: int | None = None
-    """Time in ticks of the first wanted frame. The frame before comes first, unwanted: it shows
+    """Time in ticks of the first wanted frame. Those before it come first, unwanted: they show
     whether seeking has found the right place."""
     until: int | None = None
-    """Time in ticks of the first frame that is not wanted any more. It comes last, unwanted."""
+    """Time in ticks of the first frame that is not wanted any more. It comes unwanted."""
+    neighbours: int = 1
+    """Unwanted frames that come before `first`, and from `until` on, as far as there are any."""
     is_sought: bool = True
     """Whether `first` is reached by seeking, instead of by decoding all before it."""
     deinterlacing: Deinterlacing = "off"
@@ -59,7 +61,7 @@ class Decoded(NamedTuple):
     duration: int
     """In ticks; 0 where the film does not say."""
     is_wanted: bool = True
-    """False for the frame before the first wanted one, and for the one after the last."""
+    """False for the frames before the first wanted one, and for those after the last."""
     damaged: int = 0
     moved: int = 0
     changes: tuple[Change, ...] = ()
