@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import io
-import multiprocessing
 import os
 import re
 import signal
@@ -16,16 +15,24 @@ import zipfile
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
-from multiprocessing.reduction import recv_handle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from PIL import Image
 
 from tests.helpers.contents import decode, encode, identity_models, noise
+from tests.helpers.drivers import (
+    IN_PROCESSES,
+    PNG,
+    by_name,
+    comic,
+    driver_of,
+    pictures,
+    processes,
+    small,
+)
 from tests.helpers.networks import Doubling, use_network
 from tests.helpers.outcomes import run
 from waifu2x.api import Upscaler
@@ -33,14 +40,12 @@ from waifu2x.backends import Device
 from waifu2x.errors import BackendError, DeviceError
 from waifu2x.flows.batch import crew, driver, worker
 from waifu2x.flows.batch.assignments import FileRequest
-from waifu2x.flows.batch.codec import MakePage, Offered, Paged
+from waifu2x.flows.batch.codec import MakePage, Paged
 from waifu2x.flows.batch.driver import DeviceDriver, RunOptions
 from waifu2x.flows.batch.plan import plan
 from waifu2x.flows.batch.semaphore import MemorySemaphore
 from waifu2x.flows.batch.worker import CodecProcess
-from waifu2x.flows.fleet import shared_memory
 from waifu2x.flows.fleet.processes import ChildProcess, EndedError, prepare
-from waifu2x.flows.fleet.shared_memory import AttachedPool, SharedArray
 from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import InFlight, Job, Output
 from waifu2x.flows.outcome import STOPPED, Outcome
@@ -48,19 +53,11 @@ from waifu2x.formats.table import OutputOptions, Quality
 from waifu2x.imaging.picture import Picture
 from waifu2x.system import files
 
-PNG = Output("png", Quality(), "fail")
-IN_PROCESSES = InFlight(4, 2)
-
 
 @pytest.fixture
 def upscaler(tmp_path: Path) -> Upscaler:
     identity_models(tmp_path / "identity")
     return Upscaler(2, model=str(tmp_path / "identity"), backend="numpy")
-
-
-def processes() -> list[Any]:
-    """The codec processes of this one."""
-    return [child for child in multiprocessing.active_children() if "worker" in child.name]
 
 
 @pytest.fixture
@@ -75,21 +72,6 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
     monkeypatch.setattr(crew, "CodecProcess", Counted)
     return names
-
-
-def pictures(folder: Path, *contents: Picture) -> list[Job]:
-    folder.mkdir()
-    for number, picture in enumerate(contents):
-        (folder / f"{number}.png").write_bytes(encode(picture, "png"))
-    return list(plan(folder, folder.parent / "out", "png", False).jobs)
-
-
-def small(count: int) -> list[Picture]:
-    return [Picture(noise(5 + number, 7, 3, seed=number)) for number in range(count)]
-
-
-def by_name(outcomes: Any) -> dict[str, Outcome]:
-    return {outcome.job.source.name: outcome for outcome in outcomes}
 
 
 def test_processes_make_what_threads_make(tmp_path: Path, upscaler: Upscaler) -> None:
@@ -163,34 +145,6 @@ def test_stages_are_timed_in_processes_too(tmp_path: Path, upscaler: Upscaler) -
         assert all(seconds >= 0 for seconds in spent.values())
 
 
-def test_a_process_that_dies_takes_one_picture_with_it(
-    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    jobs = pictures(tmp_path / "in", *small(12))
-    offering: list[int] = []
-    victims: list[int] = []
-
-    class Watched(CodecProcess):
-        def _received(self) -> Any:
-            report = super()._received()
-            if isinstance(report, Offered):
-                offering.append(self._child.pid)
-            return report
-
-    def kill() -> None:
-        if not victims:
-            victims.append(offering[0])
-            os.kill(victims[0], signal.SIGKILL)
-
-    monkeypatch.setattr(crew, "CodecProcess", Watched)
-    use_network(upscaler, Doubling(kill), monkeypatch)
-    outcomes = by_name(run(jobs, upscaler, PNG, in_flight=IN_PROCESSES))
-    assert len(outcomes) == len(jobs)
-    (failed,) = [outcome for outcome in outcomes.values() if outcome.status == "failed"]
-    assert failed.error.endswith("the process that worked on it was killed (SIGKILL)")
-    assert len(list((tmp_path / "out").iterdir())) == len(jobs) - 1
-
-
 def test_a_device_that_stops_working_ends_the_work_of_processes(
     tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -242,13 +196,6 @@ class UnsentError(OSError):
         raise TypeError("holds what cannot be sent")
 
 
-class UnmadeError(OSError):
-    """An error of another library: the other process cannot make it of what it is told."""
-
-    def __new__(cls, fault: str, remedy: str) -> UnmadeError:
-        return super().__new__(cls, fault)
-
-
 def test_errors_that_cannot_be_sent_to_processes_end_the_work(
     tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -259,19 +206,6 @@ def test_errors_that_cannot_be_sent_to_processes_end_the_work(
     jobs = pictures(tmp_path / "in", *small(2))
     with pytest.raises(TypeError, match="cannot be sent"):
         list(run(jobs, upscaler, PNG, in_flight=IN_PROCESSES))
-
-
-def test_errors_that_processes_cannot_make_fail_a_picture(
-    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail() -> None:
-        raise UnmadeError("fault", "remedy")
-
-    use_network(upscaler, Doubling(fail), monkeypatch)
-    jobs = pictures(tmp_path / "in", *small(2))
-    outcomes = list(run(jobs, upscaler, PNG, in_flight=IN_PROCESSES))
-    assert [outcome.status for outcome in outcomes] == ["failed"] * 2
-    assert all("the process that worked on it ended" in each.error for each in outcomes)
 
 
 def test_notices_that_nobody_takes_end_the_work_of_processes(
@@ -296,78 +230,6 @@ def test_notices_that_nobody_takes_end_the_work_of_processes(
             )
         )
     assert not processes()
-
-
-def test_memory_that_cannot_be_shared_fails_a_picture(
-    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole, taken = recv_handle, threading.Semaphore(1)
-
-    def without_room(connection: Any) -> int:
-        if taken.acquire(blocking=False):
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-        return whole(connection)
-
-    monkeypatch.setattr(shared_memory, "recv_handle", without_room)
-    jobs = pictures(tmp_path / "in", *small(8))
-    outcomes = list(run(jobs, upscaler, PNG, in_flight=IN_PROCESSES))
-    (failed,) = [outcome for outcome in outcomes if outcome.status == "failed"]
-    assert "cannot share its memory: [Errno 24] Too many open files" in failed.error
-    assert len(list((tmp_path / "out").iterdir())) == len(outcomes) - 1 == 7
-
-
-def test_a_process_that_dies_before_it_has_shared_its_memory(
-    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Behind a message that names memory come the files of it, or the end of the connection."""
-    jobs = pictures(tmp_path / "in", *small(6))
-    received = AttachedPool.receive
-    died: list[object] = []
-
-    def receive(self: AttachedPool, arrays: list[SharedArray]) -> list[NDArray[Any]]:
-        if died:
-            return received(self, arrays)
-        died.append(self)
-        for child in processes():
-            child.kill()
-        raise EOFError
-
-    monkeypatch.setattr(AttachedPool, "receive", receive)
-    use_network(upscaler, Doubling(), monkeypatch)
-    outcomes = by_name(run(jobs, upscaler, PNG, in_flight=IN_PROCESSES))
-    assert len(outcomes) == 6
-    failed = [outcome for outcome in outcomes.values() if outcome.status == "failed"]
-    assert failed
-    for outcome in failed:
-        # How it ended is known to the first of the threads that look.
-        assert re.search(r"worked on it (was killed \(SIGKILL\)|ended \()", outcome.error)
-
-
-def test_processes_that_die_while_they_have_nothing_to_do(
-    tmp_path: Path, upscaler: Upscaler, started: list[str]
-) -> None:
-    jobs = pictures(tmp_path / "in", *small(3))
-
-    def dying() -> Any:
-        yield jobs[0]
-        while True:  # until all are up
-            free = len(these._crew._free)
-            if free == 4:
-                break
-            yield None
-        for child in processes():
-            child.kill()
-        while len(started) < 8:
-            yield None
-        yield from jobs[1:]
-
-    these = driver_of(dying(), upscaler, IN_PROCESSES)
-    these.start(False)
-    outcomes = [these.ended.get(timeout=30) for _ in range(4)]
-    these.stop()
-    assert outcomes.pop() is None
-    done = [each for each in outcomes if isinstance(each, Outcome) and each.status == "done"]
-    assert len(done) >= 2
 
 
 def test_threads_do_what_processes_cannot(
@@ -406,16 +268,6 @@ def test_processes_that_never_start_are_done_without(
     jobs = pictures(tmp_path / "in", *small(6))
     outcomes = list(run(jobs, upscaler, PNG, in_flight=IN_PROCESSES))
     assert [outcome.status for outcome in outcomes] == ["done"] * 6
-
-
-def driver_of(jobs: Any, upscaler: Upscaler, in_flight: InFlight | None = None) -> DeviceDriver:
-    request = FileRequest(upscaler, PNG, 10**6, 1)
-    return DeviceDriver(
-        jobs,
-        upscaler.engine,
-        lambda job: request,
-        RunOptions(in_flight=in_flight),
-    )
 
 
 def test_an_interrupt_while_workers_begin(
@@ -541,16 +393,6 @@ def test_closing_does_not_wait_for_an_encoder(
     assert not list((tmp_path / "out").iterdir())
 
 
-def comic(path: Path, count: int, *, bad: tuple[int, ...] = (), size: int = 7) -> None:
-    """An archive of pages, each of its own size and after a file that is none."""
-    path.parent.mkdir(exist_ok=True)
-    with zipfile.ZipFile(path, "w") as archive:
-        for number in range(count):
-            content = encode(Picture(noise(size + number, 7, 3, seed=number)), "png")
-            archive.writestr(f"{number}.txt", str(number))
-            archive.writestr(f"{number}.png", content[:50] if number in bad else content)
-
-
 def stand_still(pid: int) -> None:
     """Stops a process, and waits until each of its threads stands, where Linux tells: one that is
     still to see the signal may take a message of megabytes before."""
@@ -643,43 +485,6 @@ def test_the_first_bad_page_fails_its_archive_alone(tmp_path: Path, upscaler: Up
     assert {outcome.status for outcome in outcomes.values()} == {"done"}
     made = sorted(path.name for path in (tmp_path / "out").iterdir())
     assert made == ["0.png", "1.png", "2.png", "good.cbz"]
-
-
-def test_a_process_that_dies_takes_one_archive_with_it(
-    tmp_path: Path, upscaler: Upscaler, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    offering: list[Any] = []
-    killed = threading.Event()
-
-    class Watched(CodecProcess):
-        def _received(self) -> Any:
-            report = super()._received()
-            if isinstance(report, Offered):
-                offering.append(self._child)
-            return report
-
-    def kill() -> None:
-        if not killed.is_set():
-            offering[0].kill()
-            killed.set()
-
-    monkeypatch.setattr(crew, "CodecProcess", Watched)
-    use_network(upscaler, Doubling(kill), monkeypatch)
-    comic(tmp_path / "in/book.cbz", 12)
-    book = list(plan(tmp_path / "in", tmp_path / "out", "png", False).jobs)
-    more = pictures(tmp_path / "more", *small(6))
-
-    def arriving() -> Any:
-        yield from book
-        assert killed.wait(30)
-        yield from more
-
-    outcomes = by_name(run(arriving(), upscaler, PNG, in_flight=InFlight(4, 1)))
-    assert outcomes.pop("book.cbz").error == (
-        f"{tmp_path / 'in/book.cbz'}: the process that worked on it was killed (SIGKILL)"
-    )
-    assert [outcome.status for outcome in outcomes.values()] == ["done"] * 6
-    assert len(list((tmp_path / "out").iterdir())) == 6
 
 
 @pytest.mark.parametrize("frozen", [True, False])

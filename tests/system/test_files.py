@@ -24,7 +24,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def disk_full(descriptor: int) -> None:
+def disk_full(*arguments: object) -> None:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
@@ -38,6 +38,22 @@ def test_writes_and_replaces(tmp_path: Path, content: bytes) -> None:
     for data in (content, b"second", content):
         write_atomically(path, data)
         assert path.read_bytes() == data
+    assert names(tmp_path) == ["result.png"]
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_what_is_there_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_links: bool
+) -> None:
+    """With an error, and without; also where the file system has no hard links."""
+    if not has_links:
+        monkeypatch.setattr(os, "link", disk_full)
+    path = tmp_path / "result.png"
+    write_atomically(path, b"first", replace=None)
+    write_atomically(path, b"second", replace=None)
+    with pytest.raises(FileExistsError):
+        write_atomically(path, b"third", replace=False)
+    assert path.read_bytes() == b"first"
     assert names(tmp_path) == ["result.png"]
 
 

@@ -129,7 +129,7 @@ def check_a_folder(source: str, target: str) -> None:
 
 
 def write(
-    place: Path, content: bytes, replace: bool, then: Callable[[], object] = lambda: None
+    place: Path, content: bytes, replace: bool | None, then: Callable[[], object] = lambda: None
 ) -> None:
     with writing(place, replace=replace) as file:
         file.write(content)
@@ -148,6 +148,7 @@ def check_uploads(target: str) -> None:
     assert stores.listed(place.parent, True) == {}
     with pytest.raises(FileExistsError):
         write(place, b"late", False, lambda: place.write_bytes(b"precious"))
+    write(place, b"late", None)
     assert stores.read_bytes(place) == b"precious"
     write(place, b"new", True)
     assert stores.listed(place.parent, True) == {"x.png": 3}

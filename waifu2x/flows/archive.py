@@ -76,9 +76,8 @@ def upscale_archive(
         with _opened(job.source) as archive:
             source = _Members(job, archive, output, spent)
             work = partial(_made, job, make_page, spent)
-            replaces = output.existing == "overwrite"
             comment = b"" if output.pages_only else archive.comment
-            sink = _NewArchive(job.target, comment, spent, replace=replaces)
+            sink = _NewArchive(job.target, comment, spent, replace=output.replaces)
             flow(source, work, sink, in_flight=in_flight, on_progress=on_progress)
     except FileExistsError as error:
         raise ExistsError(job.target) from error
@@ -205,7 +204,9 @@ def _made(
 class _NewArchive:
     """A new archive as a sink. Files keep their dates and rights."""
 
-    def __init__(self, path: Path, comment: bytes, spent: Stopwatch, *, replace: bool) -> None:
+    def __init__(
+        self, path: Path, comment: bytes, spent: Stopwatch, *, replace: bool | None
+    ) -> None:
         self.pages: list[ArchivePage] = []
         self._path = path
         self._comment = comment

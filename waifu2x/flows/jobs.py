@@ -20,8 +20,8 @@ from waifu2x.system.lazy_dataclass import dataclass
 if TYPE_CHECKING:
     from waifu2x.imaging.streams import Allocate
 
-Existing = Literal["fail", "overwrite", "skip"]
-"""The handling of an existing output."""
+Existing = Literal["fail", "overwrite", "skip", "keep"]
+"""The handling of an existing output; `keep`: the work is done, and the file stays."""
 Identity = tuple[int, int] | str
 """Device and inode of a file, or its URL, which identify it under any path."""
 ARCHIVES = ("cbz", "zip")
@@ -41,6 +41,8 @@ class Job:
 
     source: Path
     target: Path
+    repeated: bool = False
+    """Whether a lost process may have made the file already."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,18 @@ class Output:
     pages_only: bool = False
     """Whether of an archive's other files only ComicInfo.xml goes into the result, written anew:
     the archive is a stranger's."""
+
+    @property
+    def replaces(self) -> bool | None:
+        """Returns whether an existing file is replaced; None: it stays, and is no error."""
+        return None if self.existing == "keep" else self.existing == "overwrite"
+
+    def again(self, job: Job) -> Output:
+        """Returns the options for a job: the file that a lost process has made of it stays, unless
+        it may be replaced."""
+        if job.repeated and self.existing != "overwrite":
+            return replace(self, existing="keep")
+        return self
 
     def of(self, target: Path) -> Output:
         """Returns the options for a target: the extension of its name decides its
@@ -118,7 +132,7 @@ def may_write(job: Job, existing: Existing, sources: frozenset[Identity] = froze
         raise OutputError(f"{job.target}: it is an input itself", "choose another output")
     if existing == "fail":
         raise ExistsError(job.target)
-    return existing == "overwrite"
+    return existing != "skip"
 
 
 def identities(jobs: Iterable[Job]) -> frozenset[Identity]:

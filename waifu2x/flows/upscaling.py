@@ -174,7 +174,7 @@ def _copy(job: Job, output: Output) -> None:
         data = read_bytes(job.source)
     make_folder(job.target.parent)
     try:
-        write_atomically(job.target, data, replace=output.existing == "overwrite")
+        write_atomically(job.target, data, replace=output.replaces)
     except FileExistsError as error:
         raise ExistsError(job.target) from error
     except OSError as error:
@@ -203,7 +203,7 @@ def _sink(job: Job, output: Output, spent: Stopwatch, threads: int | None) -> Si
         output.extension,
         output.quality,
         spent,
-        replace=output.existing == "overwrite",
+        replace=output.replaces,
         threads=threads,
     )
 

@@ -113,12 +113,13 @@ class FileSink:
         quality: Quality,
         spent: Stopwatch | None = None,
         *,
-        replace: bool = False,
+        replace: bool | None = False,
         threads: int | None = None,
     ) -> None:
         """`spent` gets the seconds of `encode` and of `write`; `threads` is as for a ContentSink.
 
-        With `replace` false, a file of that name is kept, and closing raises OutputError.
+        With `replace` False, a file of that name is kept, and closing raises OutputError; with
+        None, it raises nothing.
         """
         self.path = path
         self._extension = extension

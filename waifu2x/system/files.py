@@ -56,20 +56,21 @@ def open_regular(path: Path) -> IO[bytes]:
     return os.fdopen(descriptor, "rb")
 
 
-def write_atomically(path: Path, data: bytes, *, replace: bool = True) -> None:
+def write_atomically(path: Path, data: bytes, *, replace: bool | None = True) -> None:
     """Writes a file that appears under its name when it is complete, as `writing` does."""
     with writing(path, replace=replace) as file:
         file.write(data)
 
 
 @contextlib.contextmanager
-def writing(path: Path, *, replace: bool = True) -> Iterator[IO[bytes]]:
+def writing(path: Path, *, replace: bool | None = True) -> Iterator[IO[bytes]]:
     """Gives a temporary file beside `path`, to write, read and seek, and then renames it to `path`.
 
     If that fails or is interrupted, a file at `path` is unchanged, and the temporary file is
     removed. Follows symbolic links, and keeps the mode of a file that it replaces. For a URL, the
-    temporary file is on this machine, and is uploaded at the end. Raises OSError, and
-    FileExistsError if `replace` is false and `path` exists by then.
+    temporary file is on this machine, and is uploaded at the end. If `replace` is None, a file that
+    exists at `path` by then stays. Raises OSError, and FileExistsError for it if `replace` is
+    False.
     """
     if stores.is_url(path):
         with stores.uploading(path, replace=replace) as file:
@@ -237,10 +238,19 @@ if sys.platform != "win32":
         return True
 
 
-def _rename(temporary: Path, target: Path, replace: bool) -> None:
+def _rename(temporary: Path, target: Path, replace: bool | None) -> None:
     if replace:
         temporary.replace(target)
         return
+    try:
+        _rename_to_new(temporary, target)
+    except FileExistsError:
+        if replace is False:
+            raise
+        temporary.unlink()
+
+
+def _rename_to_new(temporary: Path, target: Path) -> None:
     try:
         os.link(temporary, target)
     except FileExistsError:

@@ -146,9 +146,9 @@ def downloaded(url: Path) -> Iterator[IO[bytes]]:
 
 
 @contextlib.contextmanager
-def uploading(url: Path, *, replace: bool) -> Iterator[IO[bytes]]:
+def uploading(url: Path, *, replace: bool | None) -> Iterator[IO[bytes]]:
     """Gives a temporary file to write, read and seek, and uploads it at the end. Raises OSError,
-    and FileExistsError if `replace` is false and the file exists."""
+    and FileExistsError if `replace` is False and the file exists; None: it stays then."""
     store = cast(Any, url)
     import tempfile  # which few need, and takes two milliseconds
 
@@ -163,8 +163,9 @@ def uploading(url: Path, *, replace: bool) -> Iterator[IO[bytes]]:
         except OSError as error:
             if replace or not _is_there(url):
                 raise
-            message = os.strerror(errno.EEXIST)
-            raise FileExistsError(errno.EEXIST, message, str(url)) from error
+            if replace is False:
+                message = os.strerror(errno.EEXIST)
+                raise FileExistsError(errno.EEXIST, message, str(url)) from error
 
 
 def _is_there(url: Path) -> bool:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from waifu2x.backends import Progress
-from waifu2x.flows.batch.assignments import FileRequest, WantedPage
+from waifu2x.flows.batch.assignments import Assignment, FileRequest, WantedPage
 from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import Job
 from waifu2x.flows.outcome import STOPPED, Outcome, outcome_of_error
@@ -29,7 +29,7 @@ class ArchiveOwners:
 
     def __init__(
         self,
-        pages: deque[WantedPage],
+        waiting: deque[Assignment],
         changed: threading.Condition,
         stopped: threading.Event,
         *,
@@ -38,12 +38,12 @@ class ArchiveOwners:
         on_ended: Callable[[Outcome], None],
         on_defect: Callable[[BaseException], None],
     ) -> None:
-        """Gives workers the pages of archives by the queue `pages`, at most `in_flight` of each at
-        a time. Calls `on_ended` with outcomes, while it holds the lock, and `on_defect` with
+        """Gives workers the pages of archives by the queue `waiting`, at most `in_flight` of each
+        at a time. Calls `on_ended` with outcomes, while it holds the lock, and `on_defect` with
         errors of the program."""
         self.owners: dict[threading.Thread, Job] = {}
         """Owners and their archives."""
-        self._pages = pages
+        self._waiting = waiting
         self._changed = changed
         self._stopped = stopped
         self._in_flight = in_flight
@@ -87,7 +87,7 @@ class ArchiveOwners:
                 self._on_defect(error)
                 raise StoppedError from error
 
-        output = request.task.output
+        output = request.task.output.again(job)
         make_page = partial(self._made_page, job, request)
         try:
             made = upscale_archive(
@@ -103,11 +103,11 @@ class ArchiveOwners:
         self, job: Job, request: FileRequest, name: str, content: bytes, on_progress: Progress
     ) -> ArchivePage:
         """Has a worker make a page, and returns it. Raises FailedError, StoppedError."""
-        page = WantedPage(job, request, name, content, on_progress)
+        page = WantedPage(name, content)
         with self._changed:
             if self._stopped.is_set():
                 raise StoppedError
-            self._pages.append(page)
+            self._waiting.append(Assignment(job, request, page, on_progress))
             self._changed.notify_all()
         answer = page.answer.get()
         if isinstance(answer, Exception):

@@ -71,29 +71,29 @@ class FileRequest:
 class WantedPage:
     """A page that the owner of an archive waits for."""
 
-    job: Job
-    """The archive's."""
-    request: FileRequest
     name: str
     content: bytes
-    on_progress: Progress
-    """Gets parts that add up to 1; raises StoppedError once the page is unwanted."""
     answer: queue.SimpleQueue[ArchivePage | Exception] = field(default_factory=queue.SimpleQueue)
 
 
 @dataclass(eq=False)
 class Assignment:
-    """A file or page that a worker makes."""
+    """A file or page that a worker makes, or that waits for one."""
 
     job: Job
     """The file's or the archive's."""
     request: FileRequest
     page: WantedPage | None
     on_progress: Progress
+    """Gets parts that add up to 1; raises StoppedError once the file or page is unwanted."""
+    lost: int = 0
+    """Processes that have ended while they worked on it."""
+    told: float = 0.0
+    """The reported part."""
     memory: dict[int, tuple[int, Callable[[], None]]] = field(default_factory=dict)
     """Granted or awaited bytes, and the call that grants them, by the number of the report."""
     progress: float = 0.0
-    """The reported part."""
+    """The part that this worker has done."""
     waited: float = 0.0
     """Seconds that its calls waited for the network."""
     is_over: bool = False

@@ -152,7 +152,6 @@ class _SessionPlace:
         self._numbers: dict[Job, int] = {}
         self._session = Session(upscaler, settings, on_begun=self._begun, on_progress=self._advance)
         self.close = self._session.close
-        self.vanish = self._session.throw_away
 
     def begin(self, order: Order) -> None:
         """Begins a file."""

@@ -226,8 +226,9 @@ class Codec:
                 if isinstance(make, MakePage):
                     made: Outcome | Paged = self._page(make)
                 else:
+                    output = self._task.output.again(make.job)
                     options = self._options(self._task.in_flight)
-                    made = run_one(make.job, self._enlarger, self._task.output, options)
+                    made = run_one(make.job, self._enlarger, output, options)
             except StoppedError:
                 if self._is_stopped:
                     return

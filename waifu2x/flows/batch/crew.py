@@ -101,21 +101,26 @@ class Crew:
         self._threads_wanted = count - self._processes_wanted
         self.add_processes()
 
-    def vacant(self, is_turn: Callable[[], bool]) -> CodecWorker | None:
+    def vacant(
+        self, is_turn: Callable[[], bool], in_process: Callable[[], bool] = lambda: False
+    ) -> CodecWorker | None:
         """Waits for an idle worker and, with the lock held, for `is_turn`; returns None
-        at the end."""
+        at the end. With `in_process`, it is a process, if there may be one."""
         with self.changed:
             while not self.stopped.is_set():
                 threads = [each for each in self.workers if not each.is_process]
                 if not is_turn():
                     self.changed.wait()
-                elif self._free:
-                    worker = self._free.popleft()
+                    continue
+                must_be_process = in_process() and self._has_processes()
+                fit = (each for each in self._free if each.is_process or not must_be_process)
+                if (worker := next(fit, None)) is not None:
+                    self._free.remove(worker)
                     if worker.is_process or len(threads) <= self._threads_wanted:
                         return worker
                     self.workers.discard(worker)
                     worker.send(None)
-                elif len(threads) < self._threads_wanted:
+                elif len(threads) < self._threads_wanted and not must_be_process:
                     self._add_thread()
                 else:
                     self.changed.wait()
@@ -213,6 +218,10 @@ class Crew:
                 self._threads_wanted = wanted
             self.changed.notify_all()
         self.add_processes()
+
+    def _has_processes(self) -> bool:
+        """Returns whether there are processes or may be some. The caller holds the lock."""
+        return self._may_have_processes or any(each.is_process for each in self.workers)
 
     def _has_process(self) -> bool:
         """Returns whether a process is up. The caller holds the lock."""

@@ -27,7 +27,6 @@ from waifu2x.flows.batch.assignments import (
     Assignment,
     FileRequest,
     Pending,
-    WantedPage,
     clear_job,
     with_wait,
 )
@@ -35,9 +34,10 @@ from waifu2x.flows.batch.crew import Crew, CrewSize, cores_of, most_workers
 from waifu2x.flows.batch.scheduler import NetworkCall, Scheduler
 from waifu2x.flows.batch.semaphore import MemorySemaphore
 from waifu2x.flows.batch.worker import CodecWorker
+from waifu2x.flows.fleet.supervisor import DEVICES
 from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import Identity, InFlight, Job, OnNotice, Output, is_archive, may_write
-from waifu2x.flows.outcome import FailedError, Outcome
+from waifu2x.flows.outcome import STOPPED, FailedError, Outcome
 from waifu2x.formats.limits import MAX_PIXELS
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -102,11 +102,9 @@ class DeviceDriver:
         self._device_failed = threading.Event()
         self._changed = threading.Condition()
         self._assigned: dict[CodecWorker, Assignment] = {}
-        self._pages: deque[WantedPage] = deque()
-        self._told: dict[CodecWorker, FileRequest] = {}
-        """The latest request sent to each worker."""
-        self._calls: dict[CodecWorker, int] = {}
-        """Calls that use the memory of a worker, also of a dead one."""
+        self._waiting: deque[Assignment] = deque()
+        """Pages of archives, and what was under way in processes that have ended: these come before
+        further jobs."""
         self._is_exhausted = False
         self._crew = Crew(
             self._scheduler,
@@ -114,11 +112,11 @@ class DeviceDriver:
             self._changed,
             self._stopped,
             CrewSize(most, cores_of(sharing), grows=in_flight is None, isolates=options.isolates),
-            is_needless=lambda: self._is_exhausted and not self._archives.owners,
+            is_needless=lambda: self._is_exhausted and not (self._waiting or self._archives.owners),
             on_report=self._on_report,
         )
         self._archives = ArchiveOwners(
-            self._pages,
+            self._waiting,
             self._changed,
             self._stopped,
             in_flight=most * _PAGES_EACH,
@@ -127,15 +125,15 @@ class DeviceDriver:
             on_defect=self._fail,
         )
         self._feeder = threading.Thread(target=self._feed, name="waifu2x-jobs", daemon=True)
-        self._page_feeder = threading.Thread(
-            target=self._feed_pages, name="waifu2x-pages", daemon=True
+        self._second_feeder = threading.Thread(
+            target=self._feed_waiting, name="waifu2x-pages", daemon=True
         )
 
     def start(self, all_at_once: bool) -> None:
         """Starts the first workers, or all."""
         self._crew.start(all_at_once)
         self._feeder.start()
-        self._page_feeder.start()
+        self._second_feeder.start()
 
     def stop(self) -> None:
         """Ends the work at once; unfinished files leave nothing."""
@@ -145,10 +143,10 @@ class DeviceDriver:
             workers = list(self._crew.workers)
             made = {worker: each.job for worker, each in self._assigned.items() if not each.page}
             owners = dict(self._archives.owners)
-            pages = [each.page for each in self._assigned.values() if each.page]
-            pages += self._pages
-        for page in pages:
-            page.answer.put(StoppedError())
+            wanted = [*self._assigned.values(), *self._waiting]
+        for each in wanted:
+            if each.page is not None:
+                each.page.answer.put(StoppedError())
         for worker in workers:
             worker.stop()
         for owner, job in owners.items():
@@ -161,7 +159,7 @@ class DeviceDriver:
         self._scheduler.close()
         for worker in workers:
             worker.release()
-        for feeder in (self._feeder, self._page_feeder):
+        for feeder in (self._feeder, self._second_feeder):
             if feeder.ident is not None:
                 feeder.join(_FEEDER_SECONDS)
 
@@ -177,7 +175,7 @@ class DeviceDriver:
 
     def _feed(self) -> None:
         try:
-            while (worker := self._vacant()) is not None:
+            while (worker := self._crew.vacant(self._may_begin)) is not None:
                 # Meanwhile there may be pages for it.
                 self._crew.vacate(worker)
                 job = self._next()
@@ -191,8 +189,7 @@ class DeviceDriver:
                     self._archives.begin(job, request)
                 else:
                     file = Assignment(job, request, None, partial(self._on_progress, job))
-                    while (worker := self._vacant()) and not self._assign(worker, file):
-                        pass  # that one has died meanwhile
+                    self._hand_out(self._may_begin, [file].pop)
         except BaseException as error:
             self._fail(error)
         finally:
@@ -200,44 +197,51 @@ class DeviceDriver:
                 self._is_exhausted = True
                 self._tell_end()
 
-    def _feed_pages(self) -> None:
+    def _feed_waiting(self) -> None:
+        waiting = self._waiting
         try:
-            while (worker := self._crew.vacant(lambda: bool(self._pages))) is not None:
-                with self._changed:
-                    page = self._pages[0]
-                try:
-                    page.on_progress(0.0)
-                except StoppedError as error:
-                    with self._changed:
-                        self._pages.popleft()
-                    page.answer.put(error)
-                    self._crew.vacate(worker)
-                else:
-                    self._assign(worker, Assignment(page.job, page.request, page, page.on_progress))
+            while self._hand_out(
+                lambda: bool(waiting), waiting.popleft, lambda: waiting[0].lost > 0
+            ):
+                pass
         except BaseException as error:
             self._fail(error)
 
-    def _assign(self, worker: CodecWorker, assignment: Assignment) -> bool:
-        """Gives a worker a file or page; returns False if the worker is gone."""
+    def _hand_out(
+        self,
+        is_turn: Callable[[], bool],
+        take: Callable[[], Assignment],
+        in_process: Callable[[], bool] = lambda: False,
+    ) -> bool:
+        """Waits as `Crew.vacant`, and gives the worker what `take` returns. Returns False at the
+        end."""
         with self._changed:
-            if worker not in self._crew.workers:
+            worker = self._crew.vacant(is_turn, in_process)
+            if worker is None:
                 return False
-            self._assigned[worker] = assignment
+            self._assigned[worker] = assignment = take()
             job, page, request = assignment.job, assignment.page, assignment.request
-            if page is not None:
-                self._pages.popleft()
-            is_told = self._told.get(worker) is request
-            self._told[worker] = request
-        task = None if is_told else request.task_for(worker.is_process)
+        try:
+            assignment.on_progress(0.0)
+        except StoppedError:
+            self._end(worker, assignment, Outcome(job, error=STOPPED))
+            return True
+        if assignment.lost and not worker.is_process:
+            error = f"{job.source}: not made, since no process can be started for it"
+            self._end(worker, assignment, Outcome(job, error=error))
+            return True
+        task = None if worker.told is request else request.task_for(worker.is_process)
+        worker.told = request
         if page is None:
+            job = replace(job, repeated=job.repeated or assignment.lost > 0)
             worker.send(codec.Make(job, self._allowance, task))
         else:
             worker.send(codec.MakePage(job, page.name, page.content, self._allowance, task))
         return True
 
-    def _vacant(self) -> CodecWorker | None:
-        """Waits for a worker while no pages wait for one."""
-        return self._crew.vacant(lambda: not self._pages)
+    def _may_begin(self) -> bool:
+        """Returns whether a worker may take a new job. The caller holds the lock."""
+        return not self._waiting
 
     def _next(self) -> Job | None:
         """Returns the next job; None at the end, or once stopped."""
@@ -257,8 +261,8 @@ class DeviceDriver:
             return Outcome(job, error=message, device_failed=True)
         try:
             # Workers check this, too, but do not know the other inputs.
-            existing = request.task.output.existing
-            if self._sources and not may_write(job, existing, self._sources):
+            output = request.task.output.again(job)
+            if self._sources and not may_write(job, output.existing, self._sources):
                 return Outcome(job)
         except OutputError as error:
             return Outcome(job, error=error.sentence)
@@ -305,7 +309,7 @@ class DeviceDriver:
     def _compute(self, worker: CodecWorker, assignment: Assignment, offer: codec.Offered) -> None:
         pending = Pending(offer.number, len(offer.calls))
         with self._changed:
-            self._calls[worker] = self._calls.get(worker, 0) + len(offer.calls)
+            worker.calls += len(offer.calls)
         for call in offer.calls:
             ended = partial(self._computed, worker, assignment, pending)
             try:
@@ -329,7 +333,9 @@ class DeviceDriver:
             raise StoppedError
         with self._changed:
             assignment.progress += share * part
-        assignment.on_progress(share * part)
+            new = max(0.0, assignment.progress - assignment.told)
+            assignment.told += new
+        assignment.on_progress(new)
 
     def _computed(
         self,
@@ -342,14 +348,13 @@ class DeviceDriver:
     ) -> None:
         """Ends a call; the last one of a picture is told to its worker."""
         with self._changed:
-            self._calls[worker] -= 1
+            worker.calls -= 1
             pending.left -= 1
             pending.error = pending.error or error
             pending.is_recomputed |= is_recomputed
             assignment.waited += waited
-            is_last_of_dead = worker not in self._crew.workers and not self._calls[worker]
-        if is_last_of_dead:
-            worker.release()
+            if assignment.is_over:
+                self._changed.notify_all()
         expected = (Waifu2xError, OSError, MemoryError, StoppedError)
         if error is not None and not isinstance(error, expected):
             self._fail(error)
@@ -387,7 +392,7 @@ class DeviceDriver:
         """Frees the memory of a file or page; reports the rest of it if it is done."""
         self._give_back(assignment, list(assignment.memory))
         assignment.is_over = True
-        left = 1.0 - assignment.progress
+        left = 1.0 - assignment.told
         if is_done and left > 1e-6:
             assignment.on_progress(left)
 
@@ -400,21 +405,42 @@ class DeviceDriver:
         self._crew.grow()
 
     def _bury(self, worker: CodecWorker, why: str) -> None:
-        """Handles the end of a process: its file fails, and another replaces it."""
+        """Handles the end of a process: another one makes its file or page, and replaces it."""
         with self._changed:
-            self._crew.remove(worker)
-            self._told.pop(worker, None)
             assignment = self._assigned.get(worker)
-            is_unused = not self._calls.get(worker)
-        if is_unused:
-            worker.release()
+            if assignment is not None:
+                assignment.is_over = True  # which ends its calls
+            self._changed.wait_for(lambda: not worker.calls or self._stopped.is_set())
+            if self._stopped.is_set():
+                return
+            self._crew.remove(worker)
+        worker.release()
         if assignment is not None:
             if assignment.page is None:
                 clear_job(assignment.job, True)
-            error = f"{assignment.job.source}: the process that worked on it {why}"
-            outcome = Outcome(assignment.job, error=error)
-            self._end(worker, assignment, outcome)
+            self._do_again(worker, assignment, why)
         self._crew.add_processes()
+
+    def _do_again(self, worker: CodecWorker, assignment: Assignment, why: str) -> None:
+        """Gives the file or page of a lost process to another one, or fails it."""
+        lost = assignment.lost + 1
+        if lost >= DEVICES.tries:
+            error = f"{assignment.job.source}: it {DEVICES.blame(lost, f'its process {why}')}"
+            self._end(worker, assignment, Outcome(assignment.job, error=error))
+            return
+        self._give_back(assignment, list(assignment.memory))
+        again = Assignment(
+            assignment.job,
+            assignment.request,
+            assignment.page,
+            assignment.on_progress,
+            lost,
+            assignment.told,
+        )
+        with self._changed:
+            del self._assigned[worker]
+            self._waiting.appendleft(again)
+            self._changed.notify_all()
 
     def _end_archive(self, outcome: Outcome) -> None:
         """Passes the outcome of an archive on to the consumer. The caller holds the lock."""
@@ -431,7 +457,7 @@ class DeviceDriver:
 
     def _tell_end(self) -> None:
         """Tells the consumer once no job is left. The caller holds the lock."""
-        if self._is_exhausted and not (self._assigned or self._archives.owners):
+        if self._is_exhausted and not (self._assigned or self._waiting or self._archives.owners):
             self.ended.put(None)
 
     def _fail(self, error: BaseException) -> None:

@@ -19,7 +19,6 @@ from waifu2x.flows.batch.driver import RunOptions, run
 from waifu2x.flows.jobs import InFlight, Job, Output
 from waifu2x.flows.outcome import Outcome
 from waifu2x.networks import catalogue, model_set
-from waifu2x.system import stores
 from waifu2x.system.files import reason
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -75,9 +74,6 @@ class Session:
         """None: there will be no more."""
         self._on_begun = on_begun
         self._on_progress = on_progress
-        self._is_replaced = settings.output.existing == "overwrite"
-        self._again: tempfile.TemporaryDirectory[str] | None = None
-        """Holds files that are made again although their outputs stay."""
         self._lock = threading.Lock()
         self._waiting: dict[Job, list[_Wanted]] = {}
         """Requests for each job: several, if batches share a folder."""
@@ -103,15 +99,12 @@ class Session:
 
     def submit(self, job: Job, answer: Callable[[Answer], None], *, repeated: bool = False) -> None:
         """Adds a job; `answer` gets notices and its outcome, or the error that ends the session,
-        from any thread. `repeated`: a lost worker may have finished it. An existing output then
-        stays unless it may be replaced: the file is made once more, in a temporary folder. Raises
-        the error that has ended the session."""
+        from any thread. `repeated`: a lost worker may have finished it. Raises the error that has
+        ended the session."""
         with self._lock:
             if self._end is not None:
                 raise self._end
-            given = job
-            if repeated and not self._is_replaced and _exists(job.target):
-                given = Job(job.source, self._thrown_away() / job.target.name)
+            given = replace(job, repeated=repeated)
             self._waiting.setdefault(given, []).append(_Wanted(job, answer))
         self._jobs.put(given)
 
@@ -128,18 +121,6 @@ class Session:
         self._ended.set()
         self._jobs.put(None)
         self._thread.join()
-        self.throw_away()
-
-    def throw_away(self) -> None:
-        """Removes the temporary folder."""
-        if self._again is not None:
-            self._again.cleanup()
-
-    def _thrown_away(self) -> Path:
-        """Makes a folder for results that are thrown away, and returns it. The caller holds the
-        lock."""
-        self._again = self._again or tempfile.TemporaryDirectory(prefix="waifu2x-")
-        return Path(tempfile.mkdtemp(dir=self._again.name))
 
     def _given(self) -> Iterator[Job | None]:
         while threading.main_thread().is_alive():
@@ -227,13 +208,3 @@ def unpacked(
             (folder / path).parent.mkdir(exist_ok=True)
             (folder / path).write_bytes(content)
         yield {**arguments, "model": str(folder / arguments["model"])}
-
-
-def _exists(path: Path) -> bool:
-    if not stores.is_url(path):
-        return path.exists()
-    try:
-        stores.stat(path)
-    except OSError:
-        return False
-    return True

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from numpy.typing import NDArray
 
@@ -20,6 +20,9 @@ from waifu2x.flows.fleet.processes import ChildProcess, EndedError, ParentProces
 from waifu2x.flows.fleet.shared_memory import AttachedPool, SharedPool
 from waifu2x.system import allocator
 
+if TYPE_CHECKING:
+    from waifu2x.flows.batch.assignments import FileRequest
+
 _ENDING_SECONDS = 0.1
 """The longest wait for the end of a thread, whose codec cannot be interrupted."""
 
@@ -28,6 +31,10 @@ class CodecWorker(Protocol):
     """Makes one file or page at a time; reports come from its own thread."""
 
     is_process: bool
+    told: FileRequest | None
+    """The latest request that it was sent."""
+    calls: int
+    """Network calls that use its memory."""
 
     def send(self, command: Command) -> None:
         """Sends a command; if the worker is dead, a report says so."""
@@ -49,6 +56,8 @@ class CodecThread:
 
     def __init__(self, on_report: Callable[[CodecWorker, Report], None], name: str) -> None:
         """Raises RuntimeError if no thread can be started."""
+        self.told: FileRequest | None = None
+        self.calls = 0
         self._codec = Codec(DirectLink(lambda report: on_report(self, report)))
         self._thread = threading.Thread(target=self._codec.run, name=name, daemon=True)
         self._thread.start()
@@ -81,6 +90,8 @@ class CodecProcess:
     ) -> None:
         """Starts the process in the background; `pin` is that of the device. Raises RuntimeError if
         no thread can be started, OSError if no pipe can be opened."""
+        self.told: FileRequest | None = None
+        self.calls = 0
         self._on_report = on_report
         self._child = ChildProcess(work, name="waifu2x-worker")
         self._attached = AttachedPool(self._child.connection, pin)

@@ -130,7 +130,6 @@ def work(connection: Connection, opening: Opening, version: str) -> None:
     try:
         check_version(version, "this process")
         with opening.opened(tell) as place:
-            parent.on_vanished = place.vanish
             tell(place.opened)
             while True:
                 message = parent.next()

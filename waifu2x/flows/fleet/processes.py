@@ -18,10 +18,14 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from multiprocessing import util
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from waifu2x.system.files import remove_unfinished
+
+_reaping = threading.Lock()
+"""Held while exit codes are read. Each can be read once, and multiprocessing reads those of all
+children when it starts one."""
 
 
 class EndedError(Exception):
@@ -65,14 +69,16 @@ class ChildProcess:
     @property
     def is_alive(self) -> bool:
         """Returns whether the process was started and has not ended."""
-        return self._is_started and bool(self._process.is_alive())
+        with _reaping:
+            return self._is_started and bool(self._process.is_alive())
 
     def start(self) -> None:
         """Starts the process. Raises EndedError."""
         with self._theirs, self._lifeline or nullcontext():
             try:
                 prepare(self._module)
-                self._process.start()
+                with _reaping:
+                    self._process.start()
             except (OSError, EOFError) as error:
                 raise EndedError(f"cannot be started: {error}") from error
         with self._lock:
@@ -101,7 +107,7 @@ class ChildProcess:
         """Waits for the end of the process; returns how it ended, for people."""
         if not self._is_started:
             return "was never started"
-        self._process.join()
+        self._join()
         code = self._process.exitcode
         if code is not None and code < 0:
             with suppress(ValueError):
@@ -124,12 +130,17 @@ class ChildProcess:
         """Ends the process at once, waits for that, and closes the pipe."""
         self.kill()
         if self._is_started:
-            self._process.join()
+            self._join()
             self._at_exit.cancel()
         with self._sending:  # its number may be reused
             self.connection.close()
         if self._ending is not None:
             self._ending.close()
+
+    def _join(self) -> None:
+        wait([self._process.sentinel])
+        with _reaping:
+            self._process.join()
 
 
 class ParentProcess:
@@ -142,8 +153,6 @@ class ParentProcess:
         self._connection = connection
         self._lock = threading.Lock()
         self._messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self.on_vanished: Callable[[], None] = lambda: None
-        """Called before this process ends without unwinding."""
 
     def listen(self, deliver: Callable[[Any], None] | None = None) -> None:
         """Begins to receive messages; `deliver` gets each, or else `next` returns them."""
@@ -178,7 +187,6 @@ class ParentProcess:
         """Ends this process at once; no unfinished file stays."""
         try:
             remove_unfinished()
-            self.on_vanished()
         finally:
             os._exit(0)
 

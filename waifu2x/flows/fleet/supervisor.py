@@ -103,6 +103,10 @@ class Policy:
     fruitless: int = 2
     """Consecutive lives of a worker without a finished task after which it is given up."""
 
+    def blame(self, tries: int, why: str) -> str:
+        """Returns a clause about a task on which that many workers were lost."""
+        return f"crashed {tries} {self.process} in a row: {why}"
+
 
 DEVICES = Policy()
 
@@ -526,8 +530,7 @@ class Fleet:
             self._tries[task.key] += 1
             tries = self._tries[task.key]
         if tries >= self.policy.tries:
-            clause = f"crashed {tries} {self.policy.process} in a row: {why}"
-            self._fail(task, clause, is_blamed=True)
+            self._fail(task, self.policy.blame(tries, why), is_blamed=True)
         else:
             (self._late if was_alone else self._suspects).append(task)
 

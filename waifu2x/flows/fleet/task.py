@@ -61,9 +61,6 @@ class Workplace(Protocol):
     def withdraw(self) -> Sequence[int]:
         """Drops the tasks that are not begun; returns their numbers."""
 
-    def vanish(self) -> None:
-        """Removes what must not stay; called when the worker ends without unwinding."""
-
 
 Tell = Callable[[Report], None]
 

@@ -139,9 +139,6 @@ class _FilmPlace:
         """Returns nothing: no run waits."""
         return ()
 
-    def vanish(self) -> None:
-        """Does nothing: parts that are not complete are temporary files."""
-
 
 class _RunTask:
     """A run of parts."""
