@@ -7,13 +7,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from numpy.typing import NDArray
+from PIL import Image
 
 from tests.helpers import obvious, weight_files
 from tests.networks import test_families as families
 from waifu2x import Upscaler, upscale
 from waifu2x.backends import Backend
 from waifu2x.backends.call import Call
+from waifu2x.cli import cli
 from waifu2x.errors import ModelError
 from waifu2x.networks.activations import leaky
 from waifu2x.networks.builder import GraphBuilder
@@ -108,6 +111,27 @@ def test_pictures_are_enlarged_as_films_that_stand_still(tmp_path: Path) -> None
     assert obvious.psnr(clear[..., :3], expected) >= 100
     with pytest.raises(ModelError, match=r"takes 5 frames runs alone, not in a chain of 2; choose"):
         upscale(pixels, 3, model=path, backend="numpy")
+
+
+def test_an_animation_is_said_to_be_enlarged_frame_by_frame(tmp_path: Path) -> None:
+    path = tmp_path / "t.pth"
+    path.write_bytes(weights("tspan"))
+    frames = [Image.new("RGB", (9, 8), colour) for colour in ("red", "blue")]
+    frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:], duration=100)
+    words = [str(tmp_path / "a.gif"), str(tmp_path / "b.gif"), "-m", str(path), "--backend"]
+    done = CliRunner().invoke(cli, ["upscale", *words, "numpy"])
+    assert done.exit_code == 0, done.stderr
+    told = "each of its frames is enlarged as if the film stood still; use `waifu2x video`"
+    assert told in done.stderr
+    assert CliRunner().invoke(cli, ["video", *words, "numpy", "--overwrite"]).exit_code == 0
+    told = CliRunner().invoke(cli, ["models", "info", str(path)]).stdout
+    assert "frames: it takes 5 of a film, and makes the middle one" in told
+
+
+def test_no_network_takes_more_frames_than_memory_holds() -> None:
+    content = weight_files.pth(families.filled(families.family_weights.tspan(frames=17)))
+    with pytest.raises(ModelError, match="it asks for more than 15 frames of a film"):
+        parse_named(content, "t.pth")
 
 
 def weights(name: str) -> bytes:

@@ -36,6 +36,9 @@ _LARGE = 1 << 25
 _NOTHING = Sentence(
     "it has no noise that -n auto removes, and stays as it is", "give -n 0 to 3, or a scale"
 )
+_STILL = Sentence(
+    "each of its frames is enlarged as if the film stood still", "use `waifu2x video`"
+)
 _LARGE_FILE = 1 << 24
 """Bytes that take longer to decode than a device to open."""
 _LEAST_BYTES = 1 / 500
@@ -106,6 +109,8 @@ def upscale_file(
             choices = () if choice is None else (choice,)
             target = _name(job.target, "standard output")
             prepared = PreparedSource(source, network, output, name, target, spent, options)
+        if prepared.header.animated and network.frames(*source.header.extents[0][:2]) > 1:
+            options.on_notice(_STILL)
         height, width = prepared.sizes[0]
         stays = _stays(source.header, network)
         if stays and network.request.scale == 1:

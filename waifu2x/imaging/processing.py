@@ -184,6 +184,12 @@ class Processing:
         plan = self._plan(height, width)
         return None if plan.factor == 1 and self.noise is None else plan.factor
 
+    def frames(self, height: int, width: int) -> int:
+        """Returns how many frames of a film the chain for a picture of that size takes; 1 without
+        a chain."""
+        factor = self.chain_factor(height, width)
+        return 1 if factor is None else self.facts.facts(factor, self.noise).frames
+
     def enlargement(self, scale: Fraction) -> int:
         """Returns the factor by which networks enlarge to reach a scale."""
         return math.prod(self.facts.factors(scale, self.noise))

@@ -93,7 +93,7 @@ class Model:
             raise ModelError(f"{self.name}: a network without nodes")
         object.__setattr__(self, "shapes", tuple(inferred or self._infer_shapes()))
         try:
-            check_demand(self.nodes, self.shapes)
+            check_demand(self.nodes, self.shapes, self.frames)
         except ModelError as error:
             raise error.of(self.name) from None
         self._check()

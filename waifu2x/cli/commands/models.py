@@ -189,6 +189,8 @@ def info(name: str, as_json: bool) -> None:
     for row in rows:
         if row["network"]:
             show(printable(f"network: {row['network']}"))
+        if row["frames"] > 1:
+            show(f"frames: it takes {row['frames']} of a film, and makes the middle one")
     for chain, numbers in chains.items():
         of = "" if len(rows) == 1 else f" of {_numbers(numbers)}"
         show(f"\nlayers{of}:")
@@ -225,7 +227,8 @@ def _description(path: Path, model: Model) -> dict[str, Any]:
     return {
         "file": str(path),
         "network": model.taken or None,
-        "planes": model.in_planes,
+        "planes": model.in_planes // model.frames,
+        "frames": model.frames,
         "scale": model.scale,
         "padding": model.padding,
         "multiple": model.multiple,

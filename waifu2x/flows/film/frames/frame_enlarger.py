@@ -71,11 +71,8 @@ class FrameEnlarger:
             self._grey = 128 << (pixels.bits - 8)
         self._has_alpha = pictures.pixels.planes in (2, 4)
         height, width = pictures.height, pictures.width
-        factor = self._enlarger.chain_factor(height, width)
-        self.frames = 1
+        self.frames = self._enlarger.frames(height, width)
         """Frames of the window that a result is made of."""
-        if factor is not None:
-            self.frames = self._enlarger.facts.facts(factor, self._enlarger.noise).frames
         self._factor = None
         if not self._has_alpha and self.frames == 1:
             self._factor = self._enlarger.network_factor(height, width, 3)
