@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from waifu2x.backends.call import Call, Pictures
+    from waifu2x.lowering.plan.support import Support
     from waifu2x.networks.model import Model
 
 _LOG = logging.getLogger(__name__)
@@ -148,6 +149,11 @@ class Network(Protocol):
     def arithmetic(self) -> str:
         """The kind of numbers that its models compute with, such as "int16"; never "auto". Networks
         of one backend and arithmetic make the same results."""
+
+    @property
+    def support(self) -> Support | None:
+        """How far results depend on pixels: a part of a picture that has these around it, run as a
+        picture, makes the same bits. None if only whole pictures do."""
 
     def run(self, call: Call[Pictures]) -> Pictures:
         """Computes whole pictures, into `call.out` where there is one; returns the results.

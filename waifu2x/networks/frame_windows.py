@@ -17,11 +17,15 @@ from waifu2x.backends.tta import run_chain
 
 if TYPE_CHECKING:
     from waifu2x.backends import Network, Progress
+    from waifu2x.lowering.plan.support import Support
     from waifu2x.networks.model import Model, Surround
 
 
 class WindowNetwork:
     """The network of one model of several frames. Threads may share it."""
+
+    support: Support | None = None
+    """None: results depend on more frames than one."""
 
     def __init__(self, network: Network, model: Model) -> None:
         """`network` runs the model, without the pixels around pictures."""

@@ -229,7 +229,7 @@ TABLE = (
         group="fields"),
     Setting("crop", "Crop IN: auto to all but black bars, or to WxH at X, Y.", "video", kinds.CROP,
         None, "auto|W:H:X:Y", heading=SIZE),
-    Setting("duplicates", "Compute repeated frames once: off, exact (the default) or tolerant.",
+    Setting("duplicates", "Compute what stands still once: off, exact (the default) or tolerant.",
         "video", OneOf(("off", "exact", "tolerant")), "exact", "HOW", heading=FILE),
     Setting("tta", "Average 8 turned and mirrored results (or 2, 4): 8 times the work.",
         "upscale batch video", Whole(among="1 2 4 8"), "1", "[2|4|8]", letter="x",

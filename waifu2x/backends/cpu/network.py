@@ -19,6 +19,7 @@ from waifu2x.errors import LESS_MEMORY, DeviceMemoryError
 
 if TYPE_CHECKING:
     from waifu2x.imaging.planar import PlanarPicture
+    from waifu2x.lowering.plan.support import Support
 
 
 class CpuNetwork:
@@ -37,6 +38,15 @@ class CpuNetwork:
     def arithmetic(self) -> str:
         """The arithmetic of its models: int16, bf16 or fp32."""
         return ", ".join(dict.fromkeys(model.packed.arithmetic for model in self.models))
+
+    @property
+    def support(self) -> Support | None:
+        """How far results depend on pixels; None for networks that need the whole picture."""
+        from waifu2x.lowering.plan.support import chained, support_of
+
+        with self._call() as models:
+            found = [support_of(model.packed.program, model.packed.unit) for model in models]
+            return chained(found, [model.model.scale for model in models])
 
     def run(self, call: Call[Pictures]) -> Pictures:
         """Runs pictures on all cores; pictures as planes run one after the other."""

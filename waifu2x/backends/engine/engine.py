@@ -8,7 +8,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Literal, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Literal, NoReturn, TypeVar
 
 from waifu2x.backends import Backend, Network, Precision
 from waifu2x.backends.call import Call, Pictures, closed_network
@@ -17,6 +17,9 @@ from waifu2x.backends.engine.pool import open_devices
 from waifu2x.errors import BackendError, DeviceMemoryError
 from waifu2x.networks.model import Model
 from waifu2x.system.arguments import integer
+
+if TYPE_CHECKING:
+    from waifu2x.lowering.plan.support import Support
 
 _Made = TypeVar("_Made")
 
@@ -317,6 +320,11 @@ class _Lease:
     def arithmetic(self) -> str:
         """The arithmetic of the network on the current backend."""
         return self._engine._run(self._open(), lambda network: network.arithmetic)
+
+    @property
+    def support(self) -> Support | None:
+        """The support of the network on the current backend."""
+        return self._engine._run(self._open(), lambda network: network.support)
 
     def run(self, call: Call[Pictures]) -> Pictures:
         """Runs a call; where memory is short for it, idle networks are freed."""

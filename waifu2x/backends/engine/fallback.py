@@ -6,7 +6,7 @@ import logging
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
@@ -22,6 +22,9 @@ from waifu2x.backends import (
 from waifu2x.backends.call import Call, Pictures, closed_network
 from waifu2x.errors import BackendError, DeviceError, DeviceMemoryError
 from waifu2x.networks.model import Model
+
+if TYPE_CHECKING:
+    from waifu2x.lowering.plan.support import Support
 
 _LOG = logging.getLogger(__name__)
 
@@ -131,6 +134,11 @@ class FallbackNetwork:
     def arithmetic(self) -> str:
         """The arithmetic of the network on the current backend."""
         return self.prepare()[1].arithmetic
+
+    @property
+    def support(self) -> Support | None:
+        """None: any call may run on another backend than the one before."""
+        return None
 
     def prepare(self) -> tuple[Backend, Network]:
         """Returns the current backend and the network on it. Raises BackendError."""

@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 from itertools import pairwise, starmap
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from numpy.typing import NDArray
 
@@ -29,6 +29,9 @@ from waifu2x.backends.call import Call, Pictures, with_out
 from waifu2x.backends.engine.fallback import FallbackBackend
 from waifu2x.errors import DeviceError
 from waifu2x.networks.model import Model
+
+if TYPE_CHECKING:
+    from waifu2x.lowering.plan.support import Support
 
 _LOG = logging.getLogger(__name__)
 
@@ -152,6 +155,12 @@ class PooledNetwork:
     def arithmetic(self) -> str:
         """The arithmetic of its networks, without repetitions."""
         return ", ".join(dict.fromkeys(network.arithmetic for network in self._networks))
+
+    @property
+    def support(self) -> Support | None:
+        """The support of its networks; None unless all have the same."""
+        first, *others = [network.support for network in self._networks]
+        return first if all(other == first for other in others) else None
 
     def run(self, call: Call[Pictures]) -> Pictures:
         """Runs a call on one device, or a stack on all; one thread at a time reports progress."""

@@ -52,6 +52,7 @@ from waifu2x.errors import DeviceMemoryError
 if TYPE_CHECKING:
     from waifu2x.backends.gpu.device.planar import BandConversion, PlaneKernels
     from waifu2x.imaging.planar import PlanarPicture
+    from waifu2x.lowering.plan.support import Support
 
 _Made = TypeVar("_Made")
 _BETWEEN = np.dtype(np.float32)
@@ -125,6 +126,15 @@ class GpuNetwork:
     def arithmetic(self) -> str:
         """The arithmetic of its models, without repetitions."""
         return ", ".join(dict.fromkeys(model.executor.arithmetic for model in self.models))
+
+    @property
+    def support(self) -> Support | None:
+        """How far results depend on pixels; None for networks that need the whole picture."""
+        from waifu2x.lowering.plan.support import chained, support_of
+
+        executors = [model.executor for model in self.models]
+        found = [support_of(executor.program, executor.unit) for executor in executors]
+        return chained(found, [model.model.scale for model in self.models])
 
     def run(self, call: Call[Pictures]) -> Pictures:
         """Runs whole pictures: beside other calls if they fit so, else alone."""

@@ -56,6 +56,7 @@ from waifu2x.networks.model import Model
 
 if TYPE_CHECKING:
     from waifu2x.imaging.planar import PlanarPicture
+    from waifu2x.lowering.plan.support import Support
 
 TILE_PIXELS = 1 << 16
 """The output pixels of a tile: each takes up to 4 KiB, for the feature maps of two layers."""
@@ -131,6 +132,8 @@ class NumpyNetwork:
     """Runs programs one after the other in float64."""
 
     arithmetic = "fp64"
+    support: Support | None = None
+    """NumPy's sums may depend on the shape of what is added up."""
 
     def __init__(self, programs: Sequence[Program]) -> None:
         self.programs = tuple(programs)

@@ -7,15 +7,17 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import Pin, Progress
+from waifu2x.flows.film.frames.changed_areas import AreaFinder
 from waifu2x.flows.film.frames.frame_source import EnlargedFrame, FrameSource, PlacedFrame, Planes
+from waifu2x.flows.film.frames.kept_result import AreaMaker, CompletedFrames, ComputedFrame
 from waifu2x.flows.film.parts.part_runs import FilmWork, PartRun
 from waifu2x.flows.flow import flow
 from waifu2x.formats.film.description import Film, PixelFormat
@@ -25,11 +27,13 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from waifu2x.flows.film.reading.client import FilmReader
+    from waifu2x.lowering.plan.support import Support
 
-Enlarge = Callable[[Sequence[Planes], Sequence[Planes]], None]
+Enlarge = Callable[[Sequence[Planes], Sequence[Planes]], Collection[int] | None]
 """Enlarges frames, given as planes in the film's format, into the same number of frames in the
 encoder's format. For a network of several frames, the planes of one are those of all frames of its
-window, the earliest first. Threads share it."""
+window, the earliest first. Returns the numbers of frames that were computed again in wider numbers,
+if any. Threads share it."""
 OnFrames = Callable[[int, int], None]
 """Called by several threads with the number of new results, and how many of them the
 network made."""
@@ -60,6 +64,10 @@ class FrameDevice:
     described: str = ""
     frames: int = 1
     """Frames of the window that `enlarge` takes for each result."""
+    support: Support | None = None
+    """How far results depend on pixels; None if only whole frames can be enlarged."""
+    overhead: int = 0
+    """The pixels of a frame that take as long as a call by itself."""
 
 
 class Enlarging(Protocol):
@@ -145,22 +153,36 @@ def enlarge_run(
     sink. Returns whether the end of the film was found. Raises ImageError, OutputError,
     BackendError."""
 
-    def enlarged(stack: Sequence[PlacedFrame], on_progress: Progress) -> Sequence[EnlargedFrame]:
-        made = [None if placed.is_held else memory.planes() for placed in stack]
-        new = [placed.planes for placed in stack if not placed.is_held]
-        if new:
-            with reader.stages.at_work("network"):
-                device.enlarge(new, [planes for planes in made if planes is not None])
-        on_frames(len(stack), len(new))
-        return [EnlargedFrame(placed, planes) for placed, planes in zip(stack, made, strict=True)]
+    def enlarged(stack: Sequence[PlacedFrame], on_progress: Progress) -> Sequence[ComputedFrame]:
+        whole = [placed for placed in stack if placed.areas is None]
+        computed = sum(not placed.is_held for placed in stack)
+        made: dict[PlacedFrame, ComputedFrame] = {}
+        with reader.stages.at_work("network") if computed else nullcontext():
+            planes = [memory.planes() for _ in whole]
+            wide: Collection[int] = ()
+            if whole:
+                wide = device.enlarge([placed.planes for placed in whole], planes) or ()
+            for number, placed in enumerate(whole):
+                made[placed] = ComputedFrame(placed, planes[number], number in wide)
+            for placed in stack:
+                if placed.areas is not None:
+                    patches = maker(placed.frame.planes, placed.areas)
+                    made[placed] = ComputedFrame(placed, None, patches=patches)
+        on_frames(len(stack), computed)
+        return [made[placed] for placed in stack]
 
-    shape = work.shape
+    shape, pixels = work.shape, reader.film.pictures.pixels
     in_flight = device.in_flight + device.waiting
     ahead = in_flight * device.stack
     frames = FrameSource(reader, work, run, ahead, device.stack, frames=device.frames)
+    height, width, _ = frames.header.extents[0]
+    if device.support is not None:
+        frames.find = AreaFinder(pixels, height, width, device.support, device.overhead)
     memory = FrameMemory(shape.encoding.pixels, shape.height, shape.width, device.pin)
+    maker = AreaMaker(device.enlarge, pixels, shape.encoding.pixels, shape.height // height)
+    completed = CompletedFrames(sink, maker, memory.planes)
     with closing(memory):
-        flow(frames, enlarged, sink, in_flight=in_flight, workers=max(1, device.in_flight - 1))
+        flow(frames, enlarged, completed, in_flight=in_flight, workers=max(1, device.in_flight - 1))
     return frames.has_ended
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from waifu2x.system.lazy_dataclass import dataclass
 if TYPE_CHECKING:
     from waifu2x.flows.film.frames.frame_source import Planes
     from waifu2x.formats.film.description import FilmColours, Pictures, PixelFormat
+    from waifu2x.lowering.plan.support import Support
 
 _MATRICES: dict[int, Matrix] = {
     1: "bt709", 4: "fcc", 5: "bt601", 6: "bt601", 7: "smpte240m", 9: "bt2020",
@@ -33,6 +34,8 @@ _MATRICES: dict[int, Matrix] = {
 """By the numbers of ITU-T H.273."""
 _WAITING = 6
 """Results that may wait for the encoder. A GPU that was idle meanwhile cannot make up for it."""
+_OVERHEAD = 1 << 15
+"""The pixels of a frame that take as long as a call of a network on a GPU."""
 _WAITING_BYTES = 256 << 20
 """The most bytes of such results, which are page-locked."""
 
@@ -95,6 +98,15 @@ class FrameEnlarger:
                 told += f", transparency {chains.network(factor, None).arithmetic}"
         return told
 
+    @property
+    def support(self) -> Support | None:
+        """Returns how far results depend on pixels; None where only whole frames can be enlarged:
+        by other ways than a network of planes alone, and by networks that see the whole picture.
+        Raises BackendError, ModelError."""
+        if self._factor is None or self._networks.tta > 1:  # turned parts have other cells
+            return None
+        return self._networks.chains.network(self._factor, self._enlarger.noise).support
+
     def enlarged(self, planes: Planes) -> Picture:
         """Returns the result for a frame, or for the planes of all frames of its window, the
         earliest first. Raises BackendError."""
@@ -113,9 +125,11 @@ class FrameEnlarger:
         peak = np.float32((1 << self._source.bits) - 1)
         return Picture(pixels, planes[-1] / peak if self._has_alpha else None)
 
-    def __call__(self, frames: Sequence[Planes], out: Sequence[Planes]) -> None:
-        """Enlarges frames, each given by the planes of its window, into the planes `out`. Raises
-        BackendError."""
+    def __call__(self, frames: Sequence[Planes], out: Sequence[Planes]) -> Collection[int]:
+        """Enlarges frames, each given by the planes of its window, into the planes `out`; returns
+        the numbers of those that a network of planes computed again, in wider numbers. Where it has
+        a support, they may be parts of frames. Raises BackendError."""
+        again: list[int] = []
         if self._factor is None:
             for planes, made in zip(frames, out, strict=True):
                 self._write(self.enlarged(planes), made)
@@ -127,12 +141,14 @@ class FrameEnlarger:
                     out=[_planar(planes, self._target) for planes in out],
                     tile=self._networks.tile,
                     tta=self._networks.tta,
+                    on_recomputed=again.append,
                 )
             )
         if self._grey:
             for made in out:
                 for chroma in made[1:3]:
                     chroma.fill(self._grey)
+        return again
 
     def _write(self, picture: Picture, out: Planes) -> None:
         planar_rgb.from_rgb(picture.pixels, _planar(out, self._target))
@@ -168,6 +184,8 @@ def device_of(enlarge: FrameEnlarger, film: Film) -> FrameDevice:
         backend.device.is_gpu,
         f"{backend.name}: {backend.device.name}, {backend.device.detail}",
         enlarge.frames,
+        enlarge.support,
+        _OVERHEAD if backend.device.is_gpu else 0,
     )
 
 

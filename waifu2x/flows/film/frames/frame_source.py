@@ -4,7 +4,7 @@ drawings are often shown for several frames."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import chain, islice
@@ -20,10 +20,13 @@ from waifu2x.imaging.streams import Extent, Header
 from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
+    from waifu2x.flows.film.frames.changed_areas import Area
     from waifu2x.flows.film.reading.client import DecodedFrame, FilmReader
 
 Planes = Sequence[NDArray[Any]]
 """The samples of a frame: (rows, columns) for each plane, uint8, or uint16 above 8 bits."""
+FindAreas = Callable[[Planes, Planes], "tuple[Area, ...] | None"]
+"""Returns what to compute of a frame, given after the one whose result is kept; None for all."""
 _BLOCK = 8
 _MOST = 1.5
 """Mean difference of a block, of 255, that means motion. In drawings where a square of 4 pixels
@@ -65,12 +68,17 @@ class PlacedFrame:
     frame: DecodedFrame
     window: Sequence[DecodedFrame]
     """The frames that its result is made of: itself, or those around it too."""
-    is_held: bool
-    """Whether its window equals the one before, so that its result is used again."""
+    areas: tuple[Area, ...] | None
+    """The areas to compute, all else being the result of the one before; None for all of it."""
     begin: PartBegin | None
     """None unless it is the first of its part."""
     end: PartEnd | None
     """None unless it is the last."""
+
+    @property
+    def is_held(self) -> bool:
+        """Returns whether it equals the one before, so that its result is used again."""
+        return self.areas == ()
 
     @property
     def planes(self) -> Planes:
@@ -108,6 +116,8 @@ class FrameSource:
         Each is made of a window of `frames` frames."""
         self._reader, self._work, self._run = reader, work, run
         self._stack = stack
+        self.find: FindAreas | None = None
+        """Finds what to compute of a frame; without it, frames that differ are computed whole."""
         self._window = frames
         self._neighbours = neighbours_of(frames)
         # One more to compare with, and two that are looked at together. With a window, those on its
@@ -147,12 +157,11 @@ class FrameSource:
                     number = frame.pts // ticks
                     begin = self._begun(frame) if number != part else None
                     part = number
-                    held = (
-                        bool(reference)
-                        and begin is None  # a part does not depend on another
-                        and self._is_held(reference, window)
-                    )
-                    if not held:
+                    areas = None
+                    if reference and begin is None:
+                        # Only within a part, which does not depend on another.
+                        areas = self._areas(reference, window)
+                    if areas != ():
                         for one in window:
                             one.hold()
                         for one in reference:
@@ -160,18 +169,27 @@ class FrameSource:
                         reference = window
                     is_last = following is None or following.pts // ticks != number
                     end = self._end(latest, following) if is_last else None
-                    yield PlacedFrame(number, frame, window, held, begin, end)
+                    yield PlacedFrame(number, frame, window, areas, begin, end)
                 self.has_ended = not self._goes_on
             finally:
                 for one in reference:
                     one.release()
 
-    def _is_held(self, computed: Sequence[DecodedFrame], window: Sequence[DecodedFrame]) -> bool:
+    def _areas(
+        self, computed: Sequence[DecodedFrame], window: Sequence[DecodedFrame]
+    ) -> tuple[Area, ...] | None:
+        """Returns what to compute of a frame, where the result of `computed` is kept."""
         how, bits = self._work.duplicates, self._reader.film.pictures.pixels.bits
-        return all(
-            one is other or is_held(one.planes, other.planes, how, bits)
-            for one, other in zip(computed, window, strict=True)
-        )
+        if how == "off":
+            return None
+        if self.find is None or how == "tolerant":
+            is_same = all(
+                one is other or is_held(one.planes, other.planes, how, bits)
+                for one, other in zip(computed, window, strict=True)
+            )
+            if is_same:
+                return ()
+        return None if self.find is None else self.find(computed[0].planes, window[0].planes)
 
     def _begun(self, first: DecodedFrame) -> PartBegin:
         if self._before:  # earlier damage belongs to another part
