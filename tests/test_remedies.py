@@ -176,7 +176,9 @@ FILMS: dict[str, tuple[str, ...]] = {
     "use --deinterlace frame to remove them": (
         "--deinterlace off combed.mkv o.mkv +", "--deinterlace frame combed.mkv p.mkv +"
     ),
-    "look at a frame first, with --preview": ("hdr.mkv o.mkv +", "--preview 0 hdr.mkv o.png +"),
+    "look at a frame first, with --preview, or use --to sdr": (
+        "hdr.mkv o.mkv +", "--preview 0 hdr.mkv o.png +", "--to sdr hdr.mkv p.mkv +"
+    ),
     "use --chroma 420 for them": ("fine.mkv o.mkv +", "--chroma 420 fine.mkv p.mkv +"),
 }  # fmt: skip
 FILMS |= {

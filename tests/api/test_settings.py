@@ -50,7 +50,7 @@ def test_keyword_arguments_take_the_words_of_rows() -> None:
         if row.kind.words and words and name != "noise":
             assert words == {*row.kind.words}, name
             compared += 1
-    assert compared == 5  # best_for, fit, precision, compression, depth
+    assert compared == 6  # best_for, fit, precision, compression, depth, to
 
 
 def test_requests_and_the_form_have_each_row() -> None:

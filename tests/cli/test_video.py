@@ -429,7 +429,7 @@ SAID: dict[str, tuple[dict[str, Any], list[str], str]] = {
     "hdr": (
         {"colours": (9, 1, 9, 16), "pixels": "yuv420p10le"}, [],
         "in.mkv: HDR is kept, although the models were trained on SDR; look at a frame first, with"
-        " --preview",
+        " --preview, or use --to sdr",
     ),
     "untold": (
         {}, ["-v"],

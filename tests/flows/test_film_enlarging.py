@@ -71,6 +71,7 @@ def enlarger(
                 matrix=codes_of[kind.matrix],
                 range="full" if kind.is_full else "limited",
                 siting="left",
+                transfer=1,
             ),
         )
         for kind in ends

@@ -154,7 +154,7 @@ def test_an_error_names_the_file_that_was_sent(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("remedy", "on_a_card", "in_an_error"),
     [
-        ("look at a frame first, with --preview", "", COMMAND_LINE),
+        ("look at a frame first, with --preview, or use --to sdr", "", COMMAND_LINE),
         ("use -s 1 -n 0", "", COMMAND_LINE),
         ("use `waifu2x video`", "", COMMAND_LINE),
         ("save it as a 16-bit PNG", "save it as a 16-bit PNG", "save it as a 16-bit PNG"),

@@ -16,7 +16,7 @@ from waifu2x.flows.picture_work import WorkOptions
 from waifu2x.flows.upscaling import Upscaled
 from waifu2x.formats import table
 from waifu2x.formats.limits import MAX_PIXELS
-from waifu2x.formats.table import Compression, Depth, OutputOptions, Quality
+from waifu2x.formats.table import Compression, Depth, OutputOptions, Quality, Range
 from waifu2x.system.arguments import integer
 from waifu2x.system.files import reason
 from waifu2x.system.lazy_dataclass import dataclass
@@ -201,7 +201,8 @@ def _output(job: Job, how: FileOptions) -> Output:
             table.check_encoder(table.of(extension))
         except OutputError as error:
             raise error.of(job.target) from error
-    options = OutputOptions(bits, background, how.get("strip", False))
+    to = _one_of(how.get("to"), "to", (None, *get_args(Range)))
+    options = OutputOptions(bits, background, how.get("strip", False), to)
     existing: Existing = "overwrite" if how.get("overwrite", False) else "fail"
     copy_times = how.get("copy_times", False)
     return Output(extension or "png", encoded, existing, options, copy_times, pages=extension)

@@ -13,7 +13,7 @@ from waifu2x.api.files import UpscaledFile, upscaled
 from waifu2x.api.options import FileOptions, FilePath, OnProgress, UpscalerOptions
 from waifu2x.api.upscaler import Upscaler
 from waifu2x.formats.limits import MAX_PIXELS
-from waifu2x.formats.table import Compression
+from waifu2x.formats.table import Compression, Range
 from waifu2x.imaging.arrays import ArrayLike
 
 if TYPE_CHECKING:
@@ -98,6 +98,7 @@ def upscale_file(
     quality: int | Literal["like"] | None = None,
     compression: Compression = "default",
     depth: Literal["auto", 8, 10, 12, 16] = "auto",
+    to: Range | None = None,
     background: tuple[int, int, int] = (255, 255, 255),
     strip: bool = False,
     copy_times: bool = False,
@@ -129,6 +130,7 @@ def upscale_file(
             TIFF, WebP and JPEG XL.
         depth: Bits per sample: 8, 10, 12 or 16; "auto": as many as the source has, where the
             format holds them.
+        to: "sdr" turns pictures of HDR (PQ or HLG) into sRGB; others stay as they are.
         background: Red, green and blue, 0 to 255 each, under transparent pixels where the format
             has no transparency.
         strip: Whether to drop metadata; the colour profile stays.
@@ -162,6 +164,7 @@ def upscale_file(
         "quality": quality,
         "compression": compression,
         "depth": depth,
+        "to": to,
         "background": background,
         "strip": strip,
         "copy_times": copy_times,

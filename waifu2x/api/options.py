@@ -10,7 +10,7 @@ from waifu2x.api.settings.uses import UseName
 from waifu2x.backends import Precision, Progress, ignore
 from waifu2x.backends.engine.closing import told
 from waifu2x.backends.engine.engine import Engine
-from waifu2x.formats.table import Compression
+from waifu2x.formats.table import Compression, Range
 from waifu2x.imaging.sizes import Fit
 
 FilePath = str | os.PathLike[str]
@@ -46,6 +46,7 @@ class FileOptions(TypedDict, total=False):
     quality: int | Literal["like"] | None
     compression: Compression
     depth: Literal["auto", 8, 10, 12, 16]
+    to: Range | None
     background: tuple[int, int, int]
     strip: bool
     copy_times: bool

@@ -250,8 +250,8 @@ class Upscaler:
             source: The file to read.
             target: The file to make. Its extension says the format.
             how: Keyword arguments of `waifu2x.upscale_file` that are about the files: format,
-                quality, compression, depth, background, strip, copy_times, overwrite, max_pixels,
-                on_progress.
+                quality, compression, depth, to, background, strip, copy_times, overwrite,
+                max_pixels, on_progress.
 
         Returns:
             The size of the result, how long it took, the noise level, and what there is to say.

@@ -71,6 +71,8 @@ class Adapter:
         form, options = self._form, self._options
         if options.strip:
             picture = replace(picture, metadata=Metadata())
+        if options.to == "sdr" and code_points.is_hdr(picture.colours.code_points):
+            picture = profiles.to_srgb(picture)
         kept, lost = transfer.fitted(picture.metadata, form)
         picture = replace(picture, metadata=kept)
         lost -= self._lost

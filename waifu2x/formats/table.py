@@ -22,6 +22,10 @@ Depth = Literal["auto", "8", "10", "12", "16"]
 """Bits a sample of results; auto: as many as the input has, where the format holds them."""
 
 
+Range = Literal["sdr"]
+"""The dynamic range that HDR is converted to."""
+
+
 class Quality(NamedTuple):
     """How a result is encoded."""
 
@@ -43,6 +47,8 @@ class OutputOptions(NamedTuple):
     """8-bit RGB under transparent pixels, where the format has no transparency."""
     strip: bool = False
     """Whether metadata is left out; what the colours mean stays."""
+    to: Range | None = None
+    """sdr: whether pictures of HDR become SDR."""
 
 
 _ALL: frozenset[Kind] = frozenset(("profile", "EXIF", "XMP", "IPTC", "resolution", "comment"))

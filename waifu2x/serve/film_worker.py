@@ -231,6 +231,7 @@ def _prepared(
             drop_unsupported=True,
             deinterlacing=settings.deinterlacing,
             overwrite=True,
+            to=settings.to,
         )
         try:
             decided = automatic.decided(film, job, settings.arguments(), models)

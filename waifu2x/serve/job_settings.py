@@ -15,7 +15,7 @@ from waifu2x.flows.jobs import Output
 from waifu2x.formats import table
 from waifu2x.formats.film.reading.fields import Deinterlacing
 from waifu2x.formats.film.writing.codecs import Wish
-from waifu2x.formats.table import Depth, OutputOptions, Quality
+from waifu2x.formats.table import Depth, OutputOptions, Quality, Range
 from waifu2x.networks import catalogue, listing
 from waifu2x.networks.listing import ModelInfo
 from waifu2x.serve import names
@@ -42,6 +42,8 @@ class JobSettings:
     quality: str | None = None
     """1 to 100, or like; None for the format's default."""
     depth: str = "auto"
+    to: Range | None = None
+    """The dynamic range of results; None for the source's."""
     film_model: str = catalogue.FILM_DEFAULT
     film_codec: str | None = None
     """The encoder; None for that of the film's kind."""
@@ -111,7 +113,7 @@ class JobSettings:
         format does not support the settings."""
         extension = self.format or _own_format(source_extension)
         table.check(extension, self.coding, cast(Depth, self.depth))
-        options = OutputOptions(cast(Depth, self.depth))
+        options = OutputOptions(cast(Depth, self.depth), to=self.to)
         return Output(
             extension, self.coding, "overwrite", options, pages=self.format, pages_only=True
         )
@@ -122,8 +124,9 @@ class JobSettings:
         usual = JobSettings()
         for row in KEPT:
             value = getattr(self, row.parameter)
-            # Films have a model of their own, and no settings of files of pictures.
-            is_other = row.api == "file" or row.name == "model"
+            # Films have a model of their own, and few settings of files of pictures.
+            is_of_files = row.api == "file" and "video" not in row.commands
+            is_other = is_of_files or row.name == "model"
             is_meant = row.is_of_films or not is_other if is_film else not row.is_of_films
             if is_meant and value is not None and value != getattr(usual, row.parameter):
                 words += [row.option, str(value)]

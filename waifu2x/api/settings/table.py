@@ -18,7 +18,7 @@ from waifu2x.backends import BACKEND_NAMES, Precision
 from waifu2x.formats import table
 from waifu2x.formats.film import HARDWARE
 from waifu2x.formats.limits import MAX_PIXELS
-from waifu2x.formats.table import Compression, Depth
+from waifu2x.formats.table import Compression, Depth, Range
 from waifu2x.imaging.sizes import Fit
 from waifu2x.networks import catalogue
 from waifu2x.system.arguments import listed
@@ -152,6 +152,9 @@ TABLE = (
     Setting("depth", "Bits per sample: 8, 10, 12, 16 or auto (the default: as the input has).",
         "upscale batch", OneOf(get_args(Depth)), "auto", "BITS", heading=FILE, api="file",
         http="Bits a sample"),
+    Setting("to", "sdr: turn HDR (PQ, HLG) into SDR, that is sRGB, or BT.709 in films.",
+        "upscale batch video", OneOf(get_args(Range)), None, "sdr", heading=FILE, api="file",
+        http="sdr: HDR becomes SDR"),
     Setting("background", "Colour for formats without transparency: white, #rrggbb.",
         "upscale batch", kinds.COLOUR, None, "COLOUR", heading=FILE, api="file"),
     Setting("strip", "Drop metadata; keep the colour profile.", "upscale batch", heading=FILE,

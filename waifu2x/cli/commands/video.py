@@ -198,6 +198,7 @@ def _wanted(named: Job, options: dict[str, Any]) -> WantedFilm:
         duplicates=own("duplicates"),
         max_height=own("max_height"),
         form=form_of(own("format")),
+        to=own("to"),
     )
     crop = own("crop")
     for name in ("fit", "only_smaller_than"):

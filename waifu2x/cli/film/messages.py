@@ -123,10 +123,10 @@ _INTERLACED = {
 def warnings(name: str, film: Film, prepared: PreparedFilm) -> Iterator[Sentence]:
     """Yields warnings to be shown before the work; `name` stands for the film."""
     yield from (Sentence(notice).of(name) for notice in prepared.notices)
-    if is_hdr(film.pictures.colours):
+    if is_hdr(prepared.shape.colours):
         yield Sentence(
             f"{name}: HDR is kept, although the models were trained on SDR",
-            "look at a frame first, with --preview",
+            "look at a frame first, with --preview, or use --to sdr",
         )
     yield from (Sentence(f"{name}: no encoder here keeps {lost}") for lost in film.pictures.lost)
     if film.pictures.interlaced:

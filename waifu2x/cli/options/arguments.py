@@ -19,7 +19,7 @@ from waifu2x.flows import naming
 from waifu2x.flows.jobs import Existing, Output
 from waifu2x.flows.naming import Naming
 from waifu2x.formats import table
-from waifu2x.formats.table import Compression, Depth, OutputOptions, Quality
+from waifu2x.formats.table import Compression, Depth, OutputOptions, Quality, Range
 from waifu2x.imaging import sizes
 from waifu2x.imaging.sizes import Fit, Request
 from waifu2x.networks import catalogue
@@ -107,7 +107,7 @@ def naming_of(
 
 
 OUTPUT_NAMES = (
-    "quality", "compression", "depth", "background", "strip", "copy_times", "overwrite",
+    "quality", "compression", "depth", "to", "background", "strip", "copy_times", "overwrite",
     "skip_existing",
 )  # fmt: skip
 """The options that `output_of` takes."""
@@ -127,6 +127,7 @@ def output_of(
     quality: int | Literal["like"] | None,
     compression: Compression,
     depth: Depth,
+    to: Range | None,
     background: tuple[int, int, int] | None,
     strip: bool,
     copy_times: bool,
@@ -149,7 +150,7 @@ def output_of(
     except ValueError as error:
         raise click.UsageError(f"--{error}.") from error
     existing: Existing = "overwrite" if overwrite else "skip" if skip_existing else "fail"
-    options = OutputOptions(depth, background or OutputOptions().background, strip)
+    options = OutputOptions(depth, background or OutputOptions().background, strip, to)
     return Output(extension or "png", encoded, existing, options, copy_times)
 
 

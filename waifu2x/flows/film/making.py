@@ -240,7 +240,7 @@ def _sink(reader: FilmReader, job: FilmJob, prepared: PreparedFilm) -> Iterator[
     shape, plan = prepared.shape, prepared.plan
     pattern = frame_pattern(job.target)
     if pattern is not None:
-        colours = reader.film.pictures.said()
+        colours = reader.film.pictures.said(shape.colours)
         yield FrameFilesSink(
             pattern, job.source, shape, colours, reader.stages, replace=job.overwrite
         )

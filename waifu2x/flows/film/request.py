@@ -17,10 +17,13 @@ from waifu2x.formats.film.description import (
     BT470BG,
     BT709,
     BT2020,
+    HLG,
     MATRICES,
+    PQ,
     SMPTE170M,
     SMPTE240M,
     Cut,
+    Film,
     FilmColours,
     FilmCrop,
     Pictures,
@@ -46,6 +49,7 @@ from waifu2x.formats.film.writing.encode import Shape, check
 from waifu2x.formats.film.writing.header import FilmPlan
 from waifu2x.formats.film.writing.targets import StreamPlan
 from waifu2x.formats.metadata import code_points
+from waifu2x.formats.table import Range
 from waifu2x.imaging.picture import CodePoints
 from waifu2x.system.lazy_dataclass import dataclass
 from waifu2x.system.machine import core_count
@@ -81,6 +85,8 @@ class FilmJob:
     """The most rows of results."""
     threads: int = 0
     """Threads of the encoder; 0: chosen by the machine that begins the film."""
+    to: Range | None = None
+    """sdr: whether a film of HDR becomes SDR."""
     form: str | None = None
     """The format of standard output: mkv, webm or y4m; None: mkv."""
     has_long_parts: bool = False
@@ -116,6 +122,9 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
     """Decides about a film whose results have that size. Raises OutputError, ImageError."""
     film, container = reader.film, targets.container_of(job.target, job.form)
     pictures = film.pictures
+    if job.to == "sdr":
+        pictures = _in_sdr(pictures)
+        film = replace(film, pictures=pictures)
     is_raw = container in targets.RAW
     encoding = _encoding(job.wish, pictures, container, (height, width))
     pixels = encoding.pixels
@@ -155,7 +164,7 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
             elsewhere = {
                 other: found
                 for other in targets.ROOMIEST
-                if other != container and (found := _plan_for(other, reader, job, shape))
+                if other != container and (found := _plan_for(other, film, reader, job, shape))
             }
             targets.check(plan, film, str(job.target), elsewhere)
     lost = losses(job.wish, pictures.pixels, encoding), _lost(pictures, shape, container)
@@ -175,10 +184,11 @@ def _lost(pictures: Pictures, shape: Shape, container: str) -> Iterator[str]:
         yield f"y4m does not say its colours ({', '.join(names)}): tell the program that reads it"
 
 
-def _plan_for(container: str, reader: FilmReader, job: FilmJob, shape: Shape) -> StreamPlan | None:
+def _plan_for(
+    container: str, film: Film, reader: FilmReader, job: FilmJob, shape: Shape
+) -> StreamPlan | None:
     """Returns the streams that another container would take; None where it cannot hold the
     pictures."""
-    film = reader.film
     plan = targets.plan(film, container, sound=job.sound, subtitles=job.subtitles)
     with suppress(OutputError):
         encoding = _encoding(job.wish, film.pictures, container, (shape.height, shape.width))
@@ -198,6 +208,16 @@ def _encoding(wish: Wish, pictures: Pictures, container: str, size: tuple[int, i
             f"{choose(replace(wish, codec=None), pictures.pixels, container, None).codec}",
         )
     return encoding
+
+
+def _in_sdr(pictures: Pictures) -> Pictures:
+    """Returns the description of pictures once HDR has become SDR."""
+    colours = pictures.colours
+    if colours.transfer not in (PQ, HLG):
+        return pictures
+    matrix = colours.matrix if pictures.pixels.is_rgb else BT709
+    made = replace(colours, matrix=matrix, primaries=BT709, transfer=BT709)
+    return replace(pictures, colours=made, hdr=None)
 
 
 def _coded_colours(pictures: Pictures, pixels: PixelFormat, height: int) -> FilmColours:
@@ -251,6 +271,7 @@ def settings(job: FilmJob, prepared: PreparedFilm, source: Mapping[str, str]) ->
         ),
         "duplicates": job.duplicates,
         **({} if job.crop is None else {"crop": str(job.crop)}),
+        **({} if job.to is None else {"to": job.to}),
         PART_TICKS: str(max(1, round(seconds / shape.tick))),
         "version of waifu2x": __version__,
         **{f"version of {name}": number for name, number in versions().items()},

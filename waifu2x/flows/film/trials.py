@@ -29,7 +29,7 @@ from waifu2x.imaging.resample import bicubic
 
 if TYPE_CHECKING:
     from waifu2x.flows.film.reading.client import FilmReader
-    from waifu2x.formats.film.description import Pictures
+    from waifu2x.formats.film.description import FilmColours, Pictures
     from waifu2x.formats.film.reading.fields import Deinterlacing
 
 _PIXELS = 480 * 270
@@ -57,7 +57,9 @@ def preview(
             raise ImageError(f"{reader.path}: it has no frame at {float(start):g} s")
         source = enlarge.picture(found.frame.planes)
         result = enlarge.enlarged([plane for one in found.frames for plane in one.planes])
-    first, second = (_levels(picture, pictures) for picture in (source, result))
+    first, second = (
+        _levels(picture, pictures, enlarge.shape.colours) for picture in (source, result)
+    )
     compared = comparison.compare(first, second)
     height, width = second.pixels.shape[:2]
     made, _ = sheet.of_two(
@@ -69,10 +71,10 @@ def preview(
     return made
 
 
-def _levels(picture: Picture, pictures: Pictures) -> Picture:
+def _levels(picture: Picture, pictures: Pictures, made: FilmColours) -> Picture:
     """Returns a picture on white in 8 bits, as players show it: upright, with square pixels, and
     HDR and wide colours as sRGB shows them."""
-    colours = pictures.said()
+    colours = pictures.said(made)
     if code_points.is_wide(colours.code_points):
         picture = profiles.to_srgb(replace(picture, colours=colours))
     pixels = comparison.on_white(picture, np.float32)

@@ -97,6 +97,11 @@ class FilmColours:
     """Values that the film does not say."""
 
 
+def becomes_sdr(source: FilmColours, result: FilmColours) -> bool:
+    """Returns whether a source is HDR, and its result is not."""
+    return source.transfer in (PQ, HLG) and result.transfer not in (PQ, HLG)
+
+
 class CroppedEdges(NamedTuple):
     """Rows and columns at the edges of decoded frames that a container says not to show."""
 
@@ -159,15 +164,15 @@ class Pictures:
             return {(1, 1): 5, (0, 1): 6, (0, 0): 7, (1, 0): 8}[across_by_y > 0, down > 0]
         return 1
 
-    def said(self) -> Colours:
-        """Returns the colours as pictures of RGB have them."""
+    def said(self, colours: FilmColours) -> Colours:
+        """Returns the colours of results as pictures of RGB have them."""
         # The command line describes films without NumPy.
         from waifu2x.imaging.picture import CodePoints, Colours
 
-        colours = self.colours
+        hdr = None if becomes_sdr(self.colours, colours) else self.hdr
         if colours.primaries == colours.transfer == UNSPECIFIED:
-            return Colours(hdr=self.hdr)
-        return Colours(None, CodePoints(colours.primaries, colours.transfer), hdr=self.hdr)
+            return Colours(hdr=hdr)
+        return Colours(None, CodePoints(colours.primaries, colours.transfer), hdr=hdr)
 
 
 @dataclass(frozen=True)

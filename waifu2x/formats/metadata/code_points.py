@@ -47,7 +47,7 @@ _TRANSFER_NAMES = {
 }  # fmt: skip
 _WHITE = 203.0
 """Luminance of white on paper, in cd/m². ITU-R BT.2408, table 1."""
-_BRIGHTEST = 1000.0
+BRIGHTEST = 1000.0
 """Luminance of a display that pictures of PQ without metadata are made on, and that of HLG."""
 
 
@@ -154,7 +154,7 @@ def curve_of(points: CodePoints, hdr: Hdr | None = None) -> Curve:
     if points.transfer == PQ:
         whole = _shown(pq_light, _brightest(hdr))
     elif points.transfer == HLG:
-        whole = _shown(_hlg_light, _BRIGHTEST)
+        whole = _shown(_hlg_light, BRIGHTEST)
     else:
         whole = _CURVES[points.transfer]
     if points.full_range:
@@ -170,7 +170,8 @@ def pq_light(values: NDArray[Any]) -> NDArray[Any]:
     )
 
 
-def _pq_encoded(light: NDArray[Any] | float) -> NDArray[Any]:
+def pq_encoded(light: NDArray[Any] | float) -> NDArray[Any]:
+    """Returns PQ's values in [0, 1] of luminance in cd/m², at most 10,000."""
     power = (np.asarray(light, np.float64) / 10000) ** _M1
     return np.asarray(((_C1 + _C2 * power) / (1 + _C3 * power)) ** _M2)
 
@@ -180,10 +181,14 @@ _C1, _C2, _C3 = 3424 / 4096, 2413 / 4096 * 32, 2392 / 4096 * 32
 
 
 def _hlg_light(values: NDArray[Any]) -> NDArray[Any]:
-    """Returns the luminance, in cd/m², of HLG's values on a display of 1000. BT.2100, table 5."""
+    """Returns the luminance, in cd/m², of HLG's values on a display of 1000, each colour alone."""
+    return np.asarray(BRIGHTEST * hlg_scene(values) ** 1.2)
+
+
+def hlg_scene(values: NDArray[Any]) -> NDArray[Any]:
+    """Returns the scene's light, in [0, 1], of HLG's values in [0, 1]. ITU-R BT.2100, table 5."""
     a, b, c = 0.17883277, 0.28466892, 0.55991073
-    scene = np.where(values <= 0.5, values**2 / 3, (np.exp((values - c) / a) + b) / 12)
-    return np.asarray(_BRIGHTEST * scene**1.2)
+    return np.where(values <= 0.5, values**2 / 3, (np.exp((values - c) / a) + b) / 12)
 
 
 def _brightest(hdr: Hdr | None) -> float:
@@ -192,7 +197,7 @@ def _brightest(hdr: Hdr | None) -> float:
     elif hdr is not None and hdr.luminance and hdr.luminance[1] > 0:
         found = float(hdr.luminance[1])
     else:
-        found = _BRIGHTEST
+        found = BRIGHTEST
     return min(max(found, _WHITE), 10000.0)
 
 
@@ -201,12 +206,12 @@ def _shown(luminance: Curve, brightest: float) -> Curve:
 
     BT.2390, section 5.4.1, with black at 0.
     """
-    peak = float(_pq_encoded(brightest))
-    white = float(_pq_encoded(_WHITE)) / peak
+    peak = float(pq_encoded(brightest))
+    white = float(pq_encoded(_WHITE)) / peak
     knee = 1.5 * white - 0.5
 
     def curve(values: NDArray[Any]) -> NDArray[Any]:
-        seen = np.minimum(_pq_encoded(luminance(values)) / peak, 1)
+        seen = np.minimum(pq_encoded(luminance(values)) / peak, 1)
         t = np.maximum(seen - knee, 0) / max(1 - knee, 1e-9)
         bent = (
             (2 * t**3 - 3 * t**2 + 1) * knee

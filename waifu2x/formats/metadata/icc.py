@@ -85,13 +85,20 @@ def matrix(primaries: Chromaticities) -> NDArray[np.float64]:
 
     Raises ArithmeticError and LinAlgError for those that are no lights.
     """
+    with np.errstate(divide="raise", invalid="raise", over="raise"):
+        own = own_matrix(primaries)
+        return np.asarray(_adaptation(own.sum(axis=1)) @ own)
+
+
+def own_matrix(primaries: Chromaticities) -> NDArray[np.float64]:
+    """Returns the matrix (3, 3) from RGB of some primaries to XYZ under their own white. Its second
+    row has the shares of luminance. Raises as `matrix` does."""
     white, *corners = (
         np.array([x / y, 1.0, (1 - x - y) / y])
         for x, y in zip(primaries[::2], primaries[1::2], strict=True)
     )
     found = np.stack(corners, axis=-1)
-    with np.errstate(divide="raise", invalid="raise", over="raise"):
-        return np.asarray(_adaptation(white) @ (found * np.linalg.solve(found, white)))
+    return np.asarray(found * np.linalg.solve(found, white))
 
 
 def _adaptation(white: NDArray[np.float64]) -> NDArray[np.float64]:

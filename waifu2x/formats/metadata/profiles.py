@@ -90,11 +90,16 @@ def to_srgb(picture: Picture) -> Picture:
 
 
 def converted(picture: Picture) -> Picture | None:
-    """Converts a picture to sRGB; colours outside it, and HDR's highlights, are cut off.
+    """Converts a picture to sRGB: HDR as SDR shows it, other colours cut off where sRGB ends.
 
     None for colours that cannot be computed.
     """
     colours = picture.colours
+    points = colours.code_points
+    if points is not None and code_points.is_hdr(points):
+        from waifu2x.formats.metadata import sdr
+
+        return sdr.converted(picture, points)
     bare = replace(picture, colours=Colours())
     dtype, planes = picture.pixels.dtype, picture.pixels.shape[-1]
     if is_srgb(colours, planes):

@@ -45,9 +45,7 @@ def encode(picture: Picture, form: Format, options: dict[str, Any], file: io.Byt
         file.write(_jpeg_xl(samples, bits, options))
 
 
-def _heif(
-    samples: NDArray[np.uint16], bits: int, options: dict[str, Any], file: io.BytesIO
-) -> None:
+def _heif(samples: NDArray[Any], bits: int, options: dict[str, Any], file: io.BytesIO) -> None:
     import pillow_heif
 
     height, width, planes = samples.shape

@@ -45,7 +45,7 @@ export class Settings {
 
   /** The form's settings, as a request for a job has them. */
   get value() {
-    const { model, noise, size, scale, width, height, tta, format, qualityKind, quality, depth, ...rest } =
+    const { model, noise, size, scale, width, height, tta, format, qualityKind, quality, depth, to, ...rest } =
       Object.fromEntries(new FormData(this.#form));
     const pixels = size === "pixels" && (width.trim() || height.trim());
     return {
@@ -58,6 +58,7 @@ export class Settings {
       format,
       quality: !this.#qualityOf ? "" : qualityKind === "number" ? quality : qualityKind,
       depth,
+      to: to ?? "",
       film_model: rest.film_model,
       film_codec: rest.film_codec,
       film_crf: rest.film_crf.trim(),
@@ -80,6 +81,7 @@ export class Settings {
     choose(form.format, settings.format ?? "");
     this.#showFormat();
     choose(form.depth, settings.depth || "auto");
+    form.to.checked = settings.to === "sdr";
     const number = settings.quality && settings.quality !== "like";
     choose(form.qualityKind, number ? "number" : (settings.quality ?? ""));
     if (number) form.quality.value = settings.quality;

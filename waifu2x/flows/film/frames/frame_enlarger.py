@@ -16,10 +16,11 @@ from waifu2x.backends.engine.engine import Engine
 from waifu2x.errors import ModelError
 from waifu2x.flows.batch.session import ModelFiles, unpacked
 from waifu2x.flows.film.frames.frame_device import FrameDevice, stack_size
-from waifu2x.formats.film.description import Film
+from waifu2x.formats.film.description import Film, becomes_sdr
 from waifu2x.formats.film.writing.encode import Shape
+from waifu2x.formats.metadata.sdr import SdrConversion
 from waifu2x.imaging import planar_rgb
-from waifu2x.imaging.picture import Picture
+from waifu2x.imaging.picture import CodePoints, Picture
 from waifu2x.imaging.planar import Matrix, PlanarPicture, PlaneFormat
 from waifu2x.system.lazy_dataclass import dataclass
 
@@ -56,7 +57,8 @@ def plane_format(pixels: PixelFormat, colours: FilmColours) -> PlaneFormat:
 class FrameEnlarger:
     """Enlarges the frames of one film. Threads may share it. Networks of three planes read and
     write the planes themselves. Results that are resized afterwards, networks of luma or of several
-    frames, and transparent frames go through float RGB on the host, by the same formulas."""
+    frames, transparent frames and HDR that becomes SDR go through float RGB on the host, by the
+    same formulas."""
 
     def __init__(self, upscaler: Upscaler, pictures: Pictures, shape: Shape) -> None:
         """Raises ImageError, ModelError, BackendError."""
@@ -73,11 +75,15 @@ class FrameEnlarger:
             self._target = replace(self._target, subsampling="400", matrix="bt601")
             self._grey = 128 << (pixels.bits - 8)
         self._has_alpha = pictures.pixels.planes in (2, 4)
+        self._to_sdr = None
+        if becomes_sdr(pictures.colours, shape.colours):
+            points = CodePoints(pictures.colours.primaries, pictures.colours.transfer)
+            self._to_sdr = SdrConversion(points, pictures.hdr, is_film=True)
         height, width = pictures.height, pictures.width
         self.frames = self._enlarger.frames(height, width)
         """Frames of the window that a result is made of."""
         self._factor = None
-        if not self._has_alpha and self.frames == 1:
+        if self.frames == 1 and not (self._has_alpha or self._to_sdr):
             self._factor = self._enlarger.network_factor(height, width, 3)
 
     @property
@@ -120,8 +126,10 @@ class FrameEnlarger:
         return self._enlarger.window(made)
 
     def picture(self, planes: Planes) -> Picture:
-        """Returns a frame as RGB or grey, float32."""
+        """Returns a frame as RGB or grey, float32, in SDR if that is made of HDR."""
         pixels = planar_rgb.to_rgb(_planar(planes, self._source))
+        if self._to_sdr is not None:
+            pixels = self._to_sdr(pixels)
         peak = np.float32((1 << self._source.bits) - 1)
         return Picture(pixels, planes[-1] / peak if self._has_alpha else None)
 

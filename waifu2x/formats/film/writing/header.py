@@ -10,7 +10,7 @@ from fractions import Fraction
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from waifu2x.errors import OutputError
-from waifu2x.formats.film.description import Cut, Film, OtherStream
+from waifu2x.formats.film.description import Cut, Film, OtherStream, becomes_sdr
 from waifu2x.formats.film.library import in_short, library
 from waifu2x.formats.film.reading.opening import DECODERS
 from waifu2x.formats.film.writing.codecs import has_own_hdr
@@ -172,7 +172,9 @@ def write_fields(file: IO[bytes], plan: FilmPlan) -> None:
 def needed_fields(plan: FilmPlan) -> PictureFields | None:
     """Returns the fields of the pictures that Matroska needs, if any."""
     shape = plan.shape
-    hdr = None if has_own_hdr(shape.encoding.codec) else plan.film.pictures.hdr
+    pictures = plan.film.pictures
+    is_sdr = becomes_sdr(pictures.colours, shape.colours)
+    hdr = None if is_sdr or has_own_hdr(shape.encoding.codec) else pictures.hdr
     is_needed = shape.aspect is not None or hdr is not None
     if plan.streams.container not in ("mkv", "webm") or not is_needed:
         return None
