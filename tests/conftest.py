@@ -36,6 +36,7 @@ from waifu2x.lowering.plan import liveness, phases
 from waifu2x.lowering.plan.symbols import example
 from waifu2x.lowering.program import Program
 from waifu2x.system.locks import HeldElsewhereError, locked
+from waifu2x.system.machine import core_count
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
@@ -62,6 +63,12 @@ def cache_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         for name in ("COLUMNS", "LINES"):  # which terminals of tests would be taken to have
             patch.delenv(name, raising=False)
         yield folder
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """Returns a worker more than there are cores: a third of their time, tests wait for programs
+    that they have started."""
+    return core_count() + 1
 
 
 COMPILE_NOTHING = {"formats", "imaging", "lowering", "networks", "release", "system"}
