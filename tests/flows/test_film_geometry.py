@@ -156,7 +156,7 @@ def test_a_preview_is_as_players_show_it(tmp_path: Path) -> None:
         pictures = reader.film.pictures
     stored = imaging.Picture(np.zeros((64, 96, 3), np.float32))
     stored.pixels[:8] = 1
-    shown = _levels(stored, pictures).pixels
+    shown = _levels(stored, pictures, pictures.colours).pixels
     assert shown.shape == (144, 64, 3)
     edges = [shown[:, :4], shown[:, -4:]]
     assert sorted(edge.mean() for edge in edges) == [0, 255]

@@ -78,12 +78,12 @@ def expected(values: Floats, points: CodePoints, brightest: float = 1000) -> Flo
             np.where(low < 0, luma / (luma - low), 1),
             np.where(high > 1, (1 - luma) / (high - luma), 1),
         )
-    return np.clip(luma + share * (light - luma), 0, 1)
+    return np.asarray(np.clip(luma + share * (light - luma), 0, 1))
 
 
 def values(seed: int, size: tuple[int, int] = (37, 52)) -> Floats:
     """Colours of all kinds, black and the brightest among them."""
-    found = np.random.default_rng(seed).random((*size, 3)) ** 1.3 * 0.95
+    found: Floats = np.random.default_rng(seed).random((*size, 3)) ** 1.3 * 0.95
     found[0, :4] = [[0, 0, 0], [1, 1, 1], [1, 0, 0], [0, 0, 1]]
     found[1] = np.linspace(0, 1, size[1])[:, np.newaxis]
     return found
