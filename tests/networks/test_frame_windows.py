@@ -11,7 +11,8 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 from PIL import Image
 
-from tests.helpers import obvious, weight_files
+from tests.helpers import family_weights, obvious, weight_files
+from tests.helpers.family_weights import filled
 from tests.networks import test_families as families
 from waifu2x import Upscaler, upscale
 from waifu2x.backends import Backend
@@ -129,7 +130,7 @@ def test_an_animation_is_said_to_be_enlarged_frame_by_frame(tmp_path: Path) -> N
 
 
 def test_no_network_takes_more_frames_than_memory_holds() -> None:
-    content = weight_files.pth(families.filled(families.family_weights.tspan(frames=17)))
+    content = weight_files.pth(filled(family_weights.tspan(frames=17)))
     with pytest.raises(ModelError, match="it asks for more than 15 frames of a film"):
         parse_named(content, "t.pth")
 
