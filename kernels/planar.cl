@@ -12,9 +12,14 @@
 //                    and R; or of luma alone; without gaps
 //   target, source   float [picture][row][column][3]; `offset` is the row at which row 0 of the
 //                    first picture lies, which may be outside where only some of its rows are there
+//   target           of windows of FRAMES pictures: float [window][row][column][FRAMES][3], with
+//                    mirrored pixels around, `top` rows above and `left` columns beside
+//   source           has what was made of those: each picture `all_rows` rows of `all_columns`, and
+//                    column 0 at `left`
 //
 // Macros
 //   GROUP    work-items of a group
+//   FRAMES   pictures of a window
 //   SAMPLE   uchar or ushort
 //   PEAK     the largest code
 //   IS_GREY  1 where there is luma alone
@@ -29,6 +34,17 @@
 // Samples of a picture that has `chroma` of U.
 #define PICTURE(rows, columns, chroma)                                                             \
     ((Place)(rows) * (columns) + (IS_GREY ? 0 : 2) * (Place)(chroma))
+
+// The pixel that a place shows where a picture is mirrored at its edge pixels, again and again.
+#if FRAMES > 1
+DEVICE int mirrored(const int place, const int size) {
+    const int period = size > 1 ? 2 * size - 2 : 1;
+    const int away = (place < 0 ? -place : place) % period;
+    return away < size ? away : period - away;
+}
+#else
+#define mirrored(place, size) (place)
+#endif
 
 #define INSIDE(place, size) ((place) < 0 ? 0 : (place) < (size) ? (place) : (size) - 1)
 
@@ -51,10 +67,12 @@ DEVICE int chroma(const GLOBAL SAMPLE *RESTRICT near_row, const GLOBAL SAMPLE *R
 
 KERNEL(GROUP)
 from_planes(const GLOBAL SAMPLE *RESTRICT planes, GLOBAL float *RESTRICT target, const int rows,
-            const int columns, const int first, const int offset, const int across,
-            const float luma_zero, const float luma_unit, const float chroma_zero,
-            const float red_v, const float green_u, const float green_v, const float blue_u) {
-    const int row = first + GROUP_ID(0);
+            const int columns, const int first, const int offset, const int across, const int top,
+            const int left, const int all_rows, const int all_columns, const float luma_zero,
+            const float luma_unit, const float chroma_zero, const float red_v, const float green_u,
+            const float green_v, const float blue_u) {
+    const int place = first + GROUP_ID(0);
+    const int row = mirrored(place - top, rows);
     const int chroma_rows = (rows + ROW_STEP - 1) / ROW_STEP;
     const int chroma_columns = (columns + COLUMN_STEP - 1) / COLUMN_STEP;
     const int near_row = row / ROW_STEP;
@@ -69,8 +87,11 @@ from_planes(const GLOBAL SAMPLE *RESTRICT planes, GLOBAL float *RESTRICT target,
     const GLOBAL SAMPLE *RESTRICT far_u = u + (Place)far_row * chroma_columns;
     const GLOBAL SAMPLE *RESTRICT near_v = v + (Place)near_row * chroma_columns;
     const GLOBAL SAMPLE *RESTRICT far_v = v + (Place)far_row * chroma_columns;
-    target += ((Place)picture * rows + offset + row) * columns * 3;
-    NO_UNROLL for (int x = GROUP_ID(1) * GROUP + LOCAL_ID(); x < columns; x += across * GROUP) {
+    target += ((Place)(picture / FRAMES) * all_rows + offset + place) * all_columns * (FRAMES * 3);
+    target += picture % FRAMES * 3;
+    NO_UNROLL for (int beside = GROUP_ID(1) * GROUP + LOCAL_ID(); beside < all_columns;
+                   beside += across * GROUP) {
+        const int x = mirrored(beside - left, columns);
         const float y = ((float)luma[x] - luma_zero) * luma_unit;
 #if IS_GREY
         const float red = y, green = y, blue = y;
@@ -88,9 +109,10 @@ from_planes(const GLOBAL SAMPLE *RESTRICT planes, GLOBAL float *RESTRICT target,
         const float green = FMA(green_u, du, FMA(green_v, dv, y));
         const float blue = FMA(blue_u, du, y);
 #endif
-        target[x * 3] = CLAMP(red, 0.0f, 1.0f);
-        target[x * 3 + 1] = CLAMP(green, 0.0f, 1.0f);
-        target[x * 3 + 2] = CLAMP(blue, 0.0f, 1.0f);
+        GLOBAL float *RESTRICT pixel = target + beside * (FRAMES * 3);
+        pixel[0] = CLAMP(red, 0.0f, 1.0f);
+        pixel[1] = CLAMP(green, 0.0f, 1.0f);
+        pixel[2] = CLAMP(blue, 0.0f, 1.0f);
     }
 }
 
@@ -99,8 +121,8 @@ from_planes(const GLOBAL SAMPLE *RESTRICT planes, GLOBAL float *RESTRICT target,
 
 KERNEL(GROUP)
 to_planes(const GLOBAL float *RESTRICT source, GLOBAL SAMPLE *RESTRICT planes, const int rows,
-          const int columns, const int first, const int offset, const int across,
-          const float luma_red, const float luma_green, const float luma_blue,
+          const int columns, const int first, const int offset, const int across, const int left,
+          const int all_rows, const int all_columns, const float luma_red, const float luma_green, const float luma_blue,
           const float luma_zero, const float u_red, const float u_green, const float u_blue,
           const float v_red, const float v_green, const float v_blue, const float chroma_zero) {
     const int cell_row = first + GROUP_ID(0);
@@ -109,7 +131,7 @@ to_planes(const GLOBAL float *RESTRICT source, GLOBAL SAMPLE *RESTRICT planes, c
     const int top = cell_row * ROW_STEP;
     const int picture = GROUP_ID(2);
     planes += picture * PICTURE(rows, columns, (Place)cell_rows * cells);
-    source += ((Place)picture * rows + offset + top) * columns * 3;
+    source += (((Place)picture * all_rows + offset + top) * all_columns + left) * 3;
     GLOBAL SAMPLE *RESTRICT luma = planes + (Place)top * columns;
     GLOBAL SAMPLE *RESTRICT u = planes + (Place)rows * columns + (Place)cell_row * cells;
     GLOBAL SAMPLE *RESTRICT v = u + (Place)cell_rows * cells;
@@ -124,7 +146,7 @@ to_planes(const GLOBAL float *RESTRICT source, GLOBAL SAMPLE *RESTRICT planes, c
         u[cell] = CODE(blue);
         v[cell] = CODE(red);
 #else
-        const int left = cell * COLUMN_STEP;
+        const int first_column = cell * COLUMN_STEP;
         float reds = 0.0f, greens = 0.0f, blues = 0.0f;
         UNROLL for (int down = -1; down < 2; down++) {
             UNROLL for (int beside = -1; beside < 2; beside++) {
@@ -132,14 +154,14 @@ to_planes(const GLOBAL float *RESTRICT source, GLOBAL SAMPLE *RESTRICT planes, c
                                    WEIGHT(COLUMN_STEP, COLUMN_MIDWAY, beside);
                 if (weight) {
                     const int y = INSIDE(top + down, rows) - top;
-                    const int x = INSIDE(left + beside, columns);
-                    const GLOBAL float *RESTRICT pixel = source + (y * columns + x) * 3;
+                    const int x = INSIDE(first_column + beside, columns);
+                    const GLOBAL float *RESTRICT pixel = source + (y * all_columns + x) * 3;
                     const float red = pixel[0], green = pixel[1], blue = pixel[2];
                     reds = FMA((float)weight, red, reds);
                     greens = FMA((float)weight, green, greens);
                     blues = FMA((float)weight, blue, blues);
                     if (down >= 0 && down < ROW_STEP && beside >= 0 && beside < COLUMN_STEP &&
-                        top + down < rows && left + beside < columns) {
+                        top + down < rows && first_column + beside < columns) {
                         const float sum =
                             FMA(luma_red, red,
                                 FMA(luma_green, green, FMA(luma_blue, blue, luma_zero)));

@@ -207,6 +207,8 @@ def builds() -> list[Build]:
         transforms.add(total, TRANSFORMS[2][1], total, first=True)
         transforms.finish(total, 2, pixels)
     conversions = PlaneKernels(recorder)
+    windows = DevicePixels(recorder.allocate(0), np.dtype(np.float32), (1, 5, 7, 15))
+    of_frames = Model("of frames", 15, (Crop(0, 0),), 0, frames=5)
     kinds = [PlaneFormat(bits, "444", "rgb") for bits in DEPTHS]
     for bits, subsampling, siting in product(DEPTHS, SUBSAMPLINGS, SITINGS):
         kinds.append(PlaneFormat(bits, subsampling, siting=siting))
@@ -214,6 +216,7 @@ def builds() -> list[Build]:
         planes = DevicePlanes(kind, (5, 7), recorder.allocate(0))
         conversions.to_pixels(planes, total, range(5), 0)
         conversions.to_planes(total, planes, range(3), 0)
+        conversions.to_windows(planes, windows, of_frames)
     levels = np.dtype(np.uint8)
     choice = Choice(0)
     while True:

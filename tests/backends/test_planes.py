@@ -27,7 +27,8 @@ from waifu2x.imaging.planar import (
 )
 from waifu2x.networks.activations import leaky
 from waifu2x.networks.builder import GraphBuilder
-from waifu2x.networks.model import Model
+from waifu2x.networks.frame_windows import WindowNetwork
+from waifu2x.networks.model import Model, Surround
 
 EXACT_DB = 100.0
 MATRICES: list[Matrix] = [matrix for matrix in get_args(Matrix) if matrix != "rgb"]
@@ -288,6 +289,68 @@ def test_cores_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     np.testing.assert_array_equal(pixels[0], pixels[1])
     assert_same(made[:1], made[1:])
     assert_codes(made[0], from_rgb(pixels[0], meaning(kind)), 0.01)
+
+
+def of_frames(scale: int, surround: Surround | None) -> Model:
+    """A network of three frames, which weighs them and their neighbouring pixels."""
+    weight = np.random.default_rng(3).random((3 * scale**2, 9, 3, 3)).astype(np.float32)
+    weight /= weight.sum((1, 2, 3), keepdims=True)
+    net = GraphBuilder("of frames", 9)
+    value = net.convolution(0, weight, np.zeros(len(weight), np.float32), padding=1)
+    if scale > 1:
+        net.pixel_shuffle(value, scale)
+    return net.model("zero", frames=3, surround=surround)
+
+
+def window_of(model: Model, pixels: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The RGB that a network of several frames makes of theirs, by the definition."""
+    height, width, _ = pixels.shape
+    top = left = 0
+    if around := model.surround:
+        sides = [(around.before(n), around.added(n) - around.before(n)) for n in (height, width)]
+        pixels = np.pad(pixels, [*sides, (0, 0)], "reflect")
+        (top, _), (left, _) = sides
+    made = obvious.values(model, pixels)[-1][top * model.scale :, left * model.scale :]
+    return made[: height * model.scale, : width * model.scale]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "scale", "size", "surround"),
+    [
+        (PlaneFormat(8, "420", "bt709"), PlaneFormat(10, "420", "bt2020"), 2, (9, 14), None),
+        (PlaneFormat(10, "422", "bt601", True), PlaneFormat(8, "444"), 1, (13, 1), Surround(8)),
+        (PlaneFormat(8, "420"), PlaneFormat(8, "420"), 2, (11, 6), Surround(8, 8)),
+        (PlaneFormat(8, "444", "rgb"), PlaneFormat(12, "444", "rgb"), 2, (8, 7), Surround(8, 8)),
+        (PlaneFormat(8, "400", "bt601"), PlaneFormat(8, "400", "bt601"), 2, (1, 6), Surround(8)),
+    ],
+    ids=["420", "422", "420 in the middle", "rgb", "grey"],
+)
+def test_windows_of_frames(
+    backend: Backend,
+    source: PlaneFormat,
+    target: PlaneFormat,
+    scale: int,
+    size: tuple[int, int],
+    surround: Surround | None,
+) -> None:
+    model = of_frames(scale, surround)
+    network = WindowNetwork(backend.compile([model], "fp32"), model)
+    frames = [picture(source, *size, seed) for seed in range(4)]
+    windows = [frames[0], *frames[:2], *frames[1:]]  # the first one begins with its own frame
+    out = [target.empty(*(scale * side for side in size)) for _ in range(2)]
+    network.run(Call(windows, out=out))
+    pixels = [np.dstack([rgb_of(one) for one in windows[at : at + 3]]) for at in (0, 3)]
+    for window, made in zip(pixels, out, strict=True):
+        assert_codes(made, from_rgb(window_of(model, window), meaning(target)), 0.05)
+    again = [target.empty(*one.size) for one in out]
+    network.run(Call(windows, out=again, tile=4))
+    assert_same(again, out)
+    network.run(Call(windows, out=again, tta=2))
+    for window, made in zip(pixels, again, strict=True):
+        turned = window_of(model, window.transpose(1, 0, 2)).transpose(1, 0, 2)
+        mean = (window_of(model, window) + turned) / 2
+        assert_codes(made, from_rgb(mean, meaning(target)), 0.05)
+    network.close()
 
 
 def inside(

@@ -14,7 +14,7 @@ from waifu2x.backends import OnRecomputed, Progress, ignore, scaled
 from waifu2x.errors import BackendError
 from waifu2x.imaging.colour import luma
 from waifu2x.imaging.dtypes import from_unit
-from waifu2x.networks.model import Model
+from waifu2x.networks.model import Model, Surround
 from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ class Call(Generic[Pictures]):
 
     Or planes, for models of three planes, in pictures of one size and format. Colours are converted
     as `imaging.planar` defines it, and clipped to [0, 1] before the first model; codes are exact
-    unless a value lies within float32's error of a rounding."""
+    unless a value lies within float32's error of a rounding. A model of several frames takes as
+    many pictures for each result, the earliest first, and mirrored pixels are added around."""
     out_dtype: DTypeLike | None = None
     """The dtype of resulting pixels, one of the same three, rounded half to even; None is that of
     the source. Between models, values are clipped to [0, 1] and stay float."""
@@ -60,9 +61,10 @@ class Call(Generic[Pictures]):
 
     @property
     def count(self) -> int:
-        """The number of pictures."""
-        is_one = isinstance(self.source, np.ndarray) and self.source.ndim == 3
-        return 1 if is_one else len(self.source)
+        """The number of results."""
+        if not isinstance(self.source, np.ndarray):
+            return len(self.results)
+        return 1 if self.source.ndim == 3 else len(self.source)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -89,13 +91,14 @@ class Call(Generic[Pictures]):
         return Call(source, None, out, self.tile, self.tta, self.on_progress, self.on_recomputed)
 
     def part(self, first: int, end: int) -> Call[Pictures]:
-        """Returns the call for pictures [first, end) of a stack with an `out`; it reports its share
+        """Returns the call for results [first, end) of a stack with an `out`; it reports its share
         of progress, and indices of pictures in the stack."""
+        each = len(self.source) // len(self.results)
         return replace(
             self,
-            source=self.source[first:end],
+            source=self.source[first * each : end * each],
             out=self.results[first:end],
-            on_progress=scaled(self.on_progress, (end - first) / len(self.source)),
+            on_progress=scaled(self.on_progress, (end - first) / len(self.results)),
             on_recomputed=lambda number: self.on_recomputed(first + number),
         )
 
@@ -167,10 +170,12 @@ def _check_pixels(call: Call[NDArray[Any]], out: NDArray[Any], shape: tuple[int,
 def _check_planes(
     models: Sequence[Model], pictures: Sequence[PlanarPicture], out: Sequence[PlanarPicture]
 ) -> None:
-    if any((model.in_planes, model.out_planes) != (3, 3) for model in models):
+    frames = models[0].frames if models else 1
+    planes = [(model.in_planes, model.out_planes) for model in models]
+    if planes[:1] not in ([], [(3 * frames, 3)]) or any(each != (3, 3) for each in planes[1:]):
         raise ValueError("Expected a network of three planes, for pictures as planes of films")
-    if len(pictures) != len(out):
-        raise ValueError(f"Expected {len(pictures)} results, but got {len(out)}")
+    if len(pictures) != len(out) * frames:
+        raise ValueError(f"Expected {len(pictures) // frames} results, but got {len(out)}")
     if not pictures:
         return
     scale = math.prod(model.scale for model in models)
@@ -216,6 +221,50 @@ def run_grey(network: Network, call: Call[NDArray[Any]]) -> NDArray[Any]:
             rows = slice(top, top + _BAND_ROWS)
             result[rows] = from_unit(luma(rgb[rows]), result.dtype)
     return call.results
+
+
+def run_windows(
+    network: Network,
+    call: Call[Sequence[PlanarPicture]],
+    model: Model,
+    read: Callable[[PlanarPicture], NDArray[np.float32]],
+    write: Callable[[NDArray[np.float32], PlanarPicture], None],
+) -> None:
+    """Runs windows of frames as planes on their pixels (H, W, 3), which `read` makes and `write`
+    writes."""
+    for number in range(call.count):
+        one = call.part(number, number + 1)
+        window = np.concatenate([read(picture) for picture in one.source], axis=-1)
+        pixels = mirrored(window[np.newaxis], model.surround)
+        made = network.run(one.with_pixels(pixels))
+        write(inner(made, model, one.source[0].size)[0], one.results[0])
+
+
+def mirrored(pictures: NDArray[Any], surround: Surround | None) -> NDArray[Any]:
+    """Returns pictures (N, H, W, planes) with mirrored pixels around them; the edge pixels are not
+    repeated, except of a single row or column."""
+    if surround is None:
+        return pictures
+    sides = [
+        (surround.before(length), surround.added(length) - surround.before(length))
+        for length in pictures.shape[1:3]
+    ]
+    return np.pad(pictures, [(0, 0), *sides, (0, 0)], "reflect")
+
+
+def inner(results: NDArray[Any], model: Model, size: tuple[int, int]) -> NDArray[Any]:
+    """Returns the results (N, H, W, planes) for pictures of that size, without what a model makes
+    of the mirrored pixels around them."""
+    if model.surround is None:
+        return results
+    rows, columns = (
+        slice(
+            model.scale * model.surround.before(length),
+            model.scale * (model.surround.before(length) + length),
+        )
+        for length in size
+    )
+    return results[:, rows, columns]
 
 
 def closed_network() -> BackendError:

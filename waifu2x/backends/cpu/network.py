@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.call import Call, Pictures, check, closed_network, result_shape, with_out
+from waifu2x.backends.call import (
+    Call,
+    Pictures,
+    check,
+    closed_network,
+    result_shape,
+    run_windows,
+    with_out,
+)
 from waifu2x.backends.cpu.compiled_model import CpuModel
 from waifu2x.backends.cpu.run.plans import check_result
 from waifu2x.backends.cpu.run.workers import Workers
@@ -56,6 +64,9 @@ class CpuNetwork:
                 check_result(result_shape(chain, call.source.shape))
                 call = with_out(call, chain)
                 _run(models, call.stacked())
+            elif chain[0].frames > 1:
+                check(call, chain)
+                run_windows(self, call, chain[0], self._read, self._write)
             else:
                 check(call, chain)
                 for number in range(call.count):
@@ -73,6 +84,18 @@ class CpuNetwork:
             read_planes(picture, pixels, self._workers.cores)
             _run(models, call.with_pixels(pixels[np.newaxis], result[np.newaxis]))
             write_planes(result, made, self._workers.cores)
+
+    def _read(self, picture: PlanarPicture) -> NDArray[np.float32]:
+        from waifu2x.backends.cpu.run.planar import read_planes
+
+        pixels = np.empty((*picture.size, 3), np.float32)
+        read_planes(picture, pixels, self._workers.cores)
+        return pixels
+
+    def _write(self, pixels: NDArray[np.float32], made: PlanarPicture) -> None:
+        from waifu2x.backends.cpu.run.planar import write_planes
+
+        write_planes(np.ascontiguousarray(pixels), made, self._workers.cores)
 
     @contextmanager
     def _call(self) -> Iterator[Sequence[CpuModel]]:

@@ -24,6 +24,7 @@ from waifu2x.backends.call import (
     is_grey,
     result_shape,
     run_grey,
+    run_windows,
     with_out,
 )
 from waifu2x.backends.gpu.compiled_model import (
@@ -167,14 +168,31 @@ class GpuNetwork:
         with self._call(), self._runtime.current():
             flagged = None
             if (call.tile, call.tta) == _PLAIN:
-                transfer = PlaneTransfer(self._runtime, self._planes, call.source, call.results)
+                transfer = PlaneTransfer(self._runtime, self._planes, call, self.models[0].model)
                 flagged = self._shared(transfer, call.on_progress)
             if flagged is None:
-                pixels = self._converted(lambda bands: bands.pixels(call.source))
-                made = self.run(call.with_pixels(pixels))
-                self._converted(lambda bands: bands.planes(made, call.results))
+                self._divided(call)
             elif flagged:
                 self._run_flagged(call, flagged)
+
+    def _divided(self, call: Call[Sequence[PlanarPicture]]) -> None:
+        """Runs pictures as planes through pixels in the memory of the host."""
+        model = self.models[0].model
+        if model.frames > 1:
+
+            def read(picture: PlanarPicture) -> NDArray[np.float32]:
+                (pixels,) = self._converted(lambda bands: bands.pixels([picture]))
+                return pixels
+
+            def write(pixels: NDArray[np.float32], out: PlanarPicture) -> None:
+                made = np.ascontiguousarray(pixels)[np.newaxis]
+                self._converted(lambda bands: bands.planes(made, [out]))
+
+            run_windows(self, call, model, read, write)
+            return
+        pixels = self._converted(lambda bands: bands.pixels(call.source))
+        made = self.run(call.with_pixels(pixels))
+        self._converted(lambda bands: bands.planes(made, call.results))
 
     def _run_flagged(self, call: Call[Pictures], flagged: Sequence[int]) -> None:
         """Computes flagged pictures of a call again with wider numbers, if the device has any."""

@@ -26,6 +26,7 @@ from waifu2x.backends.call import (
     closed_network,
     is_grey,
     run_grey,
+    run_windows,
     with_out,
 )
 from waifu2x.backends.reference.attention import attended, cross_sums, mixed, planes_attended
@@ -153,6 +154,11 @@ class NumpyNetwork:
         call = with_out(call, models)
         if isinstance(call.source, np.ndarray) and is_grey(models, call.source.shape):
             return run_grey(self, call)
+        if not isinstance(call.source, np.ndarray) and models[0].frames > 1:
+            from waifu2x.backends.reference.planar import from_rgb, to_rgb
+
+            run_windows(self, call, models[0], to_rgb, from_rgb)
+            return call.results
         stack = call.stacked()
         for number in range(call.count):
             one = stack.part(number, number + 1)

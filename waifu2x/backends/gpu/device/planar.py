@@ -21,6 +21,7 @@ from waifu2x.backends.gpu.device.runtime import Buffer, Macros, ReadyLaunch, Run
 from waifu2x.backends.gpu.executor import DevicePixels
 from waifu2x.backends.gpu.fp32.maps import C_TYPES
 from waifu2x.imaging.planar import PlanarPicture, PlaneFormat, joined
+from waifu2x.networks.model import Model
 
 _GROUP = 128
 _EACH = 2
@@ -48,19 +49,42 @@ class PlaneKernels(KernelOwner):
         """Returns a launch that writes `rows` of each picture of a stack as RGB; row 0 of the first
         picture is row `offset` of the target's rows. May raise BackendError."""
         across = self._across(planes.size[1])
-        places = (*planes.size, rows.start, offset, across)
+        places = (*planes.size, rows.start, offset, across, 0, 0, *planes.size)
         arguments = plain(planes.buffer, target.buffer, *places, *planes.format.to_rgb())
         groups = len(rows), across, target.shape[0]
         return self._launch("from_planes", planes.format, groups, arguments)
 
+    def to_windows(self, planes: DevicePlanes, target: DevicePixels, model: Model) -> ReadyLaunch:
+        """Returns a launch that writes windows of a model's frames as RGB, side by side and with
+        the mirrored pixels around them. May raise BackendError."""
+        count, rows, columns, _ = target.shape
+        across = self._across(columns)
+        top, left = _before(model, planes.size)
+        places = (*planes.size, 0, 0, across, top, left, rows, columns)
+        arguments = plain(planes.buffer, target.buffer, *places, *planes.format.to_rgb())
+        groups = rows, across, count * model.frames
+        return self._launch("from_planes", planes.format, groups, arguments, model.frames)
+
     def to_planes(
-        self, source: DevicePixels, planes: DevicePlanes, cells: range, offset: int
+        self,
+        source: DevicePixels,
+        planes: DevicePlanes,
+        cells: range,
+        offset: int,
+        model: Model | None = None,
     ) -> ReadyLaunch:
         """Returns a launch that makes rows `cells` of cells (the pixels that share a chroma sample)
         of each picture of a stack from RGB; row 0 of the first picture is row `offset` of the
-        source's rows. May raise BackendError."""
+        source's rows. With a `model`, the source has what it makes of mirrored pixels around. May
+        raise BackendError."""
         across = self._across(planes.format.axes[1].samples(planes.size[1]))
-        places = (*planes.size, cells.start, offset, across)
+        left, rows, columns = 0, *planes.size
+        if model is not None:
+            size = planes.size[0] // model.scale, planes.size[1] // model.scale
+            top, left = (model.scale * pixels for pixels in _before(model, size))
+            _, rows, columns, _ = source.shape
+            offset += top
+        places = (*planes.size, cells.start, offset, across, left, rows, columns)
         own = planes.format.from_rgb()
         factors = (*own.luma, own.luma_zero, *own.u, *own.v, own.chroma_zero)
         arguments = plain(source.buffer, planes.buffer, *places, *factors)
@@ -73,12 +97,18 @@ class PlaneKernels(KernelOwner):
         return 1 if limits.is_cpu else -(-columns // (_EACH * limits.group(_GROUP)))
 
     def _launch(
-        self, name: str, plane_format: PlaneFormat, groups: Groups, arguments: Arguments
+        self,
+        name: str,
+        plane_format: PlaneFormat,
+        groups: Groups,
+        arguments: Arguments,
+        frames: int = 1,
     ) -> ReadyLaunch:
         group = self.runtime.limits.group_on_gpu(_GROUP)
         rows, columns = plane_format.axes
         macros: Macros = {
             "GROUP": group,
+            "FRAMES": frames,
             "SAMPLE": C_TYPES[plane_format.dtype.name],
             "PEAK": (1 << plane_format.bits) - 1,
             "IS_GREY": int(plane_format.is_grey),
@@ -90,6 +120,13 @@ class PlaneKernels(KernelOwner):
         }
         kernel = self.kernel(KernelSpec("planar", macros, group, name))
         return ReadyLaunch(kernel, groups, packed(self.runtime, arguments))
+
+
+def _before(model: Model, size: tuple[int, int]) -> tuple[int, int]:
+    """Returns the mirrored rows above a picture and columns left of it."""
+    if model.surround is None:
+        return 0, 0
+    return model.surround.before(size[0]), model.surround.before(size[1])
 
 
 def sent_planes(runtime: Runtime, pictures: Sequence[PlanarPicture]) -> list[NDArray[Any]]:

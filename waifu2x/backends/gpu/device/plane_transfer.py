@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from waifu2x.backends.call import Call
 from waifu2x.backends.gpu.compiled_model import Beside, StackShape
 from waifu2x.backends.gpu.device.memory_pool import ScopedAllocation
 from waifu2x.backends.gpu.device.planar import (
@@ -20,6 +21,7 @@ from waifu2x.backends.gpu.device.runtime import Event, ReadyLaunch, Runtime
 from waifu2x.backends.gpu.device.transfer import device_pixels
 from waifu2x.backends.gpu.executor import DevicePixels
 from waifu2x.imaging.planar import PlanarPicture
+from waifu2x.networks.model import Model
 
 _UNIT = np.dtype(np.float32)
 
@@ -33,13 +35,18 @@ class PlaneTransfer:
         self,
         runtime: Runtime,
         kernels: PlaneKernels,
-        pictures: Sequence[PlanarPicture],
-        out: Sequence[PlanarPicture],
+        call: Call[Sequence[PlanarPicture]],
+        model: Model,
     ) -> None:
-        self._runtime, self._kernels = runtime, kernels
-        self._pictures, self._out = pictures, out
+        """`model` is the first one that runs: it may take windows of several pictures."""
+        self._runtime, self._kernels, self._model = runtime, kernels, model
+        pictures, out = self._pictures, self._out = call.source, call.results
         self._bytes = _bytes(pictures), _bytes(out)
-        self.shape = (len(pictures), *pictures[0].size, 3)
+        height, width = pictures[0].size
+        if model.surround is not None:
+            height += model.surround.added(height)
+            width += model.surround.added(width)
+        self.shape = (len(out), height, width, model.in_planes)
         self.crossing = self.size = sum(self._bytes)
         self._sent: list[NDArray[Any]]
         self._source: DevicePlanes
@@ -85,15 +92,18 @@ class PlaneTransfer:
         self._fetched.finish()
 
     def _reading(self) -> list[ReadyLaunch]:
+        if self._model.frames > 1:
+            return [self._kernels.to_windows(self._source, self._read, self._model)]
         return [self._kernels.to_pixels(self._source, self._read, range(self.shape[1]), 0)]
 
     def _writing(self) -> list[ReadyLaunch]:
-        cells = self._target.format.axes[0].samples(self._result_shape[1])
-        return [self._kernels.to_planes(self._made, self._target, range(cells), 0)]
+        cells = range(self._target.format.axes[0].samples(self._target.size[0]))
+        model = self._model if self._model.frames > 1 else None
+        return [self._kernels.to_planes(self._made, self._target, cells, 0, model)]
 
     def _key(self, planes: DevicePlanes) -> tuple[object, ...]:
         """Returns everything that a launch depends on except pixels and their shapes."""
-        return planes.format, self._runtime.handle(planes.buffer)
+        return planes.format, planes.size, self._runtime.handle(planes.buffer)
 
 
 def _bytes(pictures: Sequence[PlanarPicture]) -> int:

@@ -56,9 +56,8 @@ def plane_format(pixels: PixelFormat, colours: FilmColours) -> PlaneFormat:
 
 class FrameEnlarger:
     """Enlarges the frames of one film. Threads may share it. Networks of three planes read and
-    write the planes themselves. Results that are resized afterwards, networks of luma or of several
-    frames, transparent frames and HDR that becomes SDR go through float RGB on the host, by the
-    same formulas."""
+    write the planes themselves. Results that are resized afterwards, networks of luma, transparent
+    frames and HDR that becomes SDR go through float RGB on the host, by the same formulas."""
 
     def __init__(self, upscaler: Upscaler, pictures: Pictures, shape: Shape) -> None:
         """Raises ImageError, ModelError, BackendError."""
@@ -83,7 +82,7 @@ class FrameEnlarger:
         self.frames = self._enlarger.frames(height, width)
         """Frames of the window that a result is made of."""
         self._factor = None
-        if self.frames == 1 and not (self._has_alpha or self._to_sdr):
+        if not (self._has_alpha or self._to_sdr):
             self._factor = self._enlarger.network_factor(height, width, 3)
 
     @property
@@ -118,12 +117,7 @@ class FrameEnlarger:
         earliest first. Raises BackendError."""
         if self.frames == 1:
             return self._enlarger.picture(self.picture(planes))
-        each = len(planes) // self.frames
-        made = list[Picture]()
-        for first in range(0, len(planes), each):
-            is_same = first > 0 and planes[first] is planes[first - each]
-            made.append(made[-1] if is_same else self.picture(planes[first : first + each]))
-        return self._enlarger.window(made)
+        return self._enlarger.window([self.picture(one) for one in self._window(planes)])
 
     def picture(self, planes: Planes) -> Picture:
         """Returns a frame as RGB or grey, float32, in SDR if that is made of HDR."""
@@ -145,7 +139,11 @@ class FrameEnlarger:
             network = self._networks.chains.network(self._factor, self._enlarger.noise)
             network.run(
                 Call(
-                    [_planar(planes, self._source) for planes in frames],
+                    [
+                        _planar(one, self._source)
+                        for planes in frames
+                        for one in self._window(planes)
+                    ],
                     out=[_planar(planes, self._target) for planes in out],
                     tile=self._networks.tile,
                     tta=self._networks.tta,
@@ -157,6 +155,11 @@ class FrameEnlarger:
                 for chroma in made[1:3]:
                     chroma.fill(self._grey)
         return again
+
+    def _window(self, planes: Planes) -> list[Planes]:
+        """Returns the planes of each frame of a window."""
+        each = len(planes) // self.frames
+        return [planes[first : first + each] for first in range(0, len(planes), each)]
 
     def _write(self, picture: Picture, out: Planes) -> None:
         planar_rgb.from_rgb(picture.pixels, _planar(out, self._target))
