@@ -288,6 +288,7 @@ UNTRIED: dict[str, tuple[str, ...]] = {
     ),
     "it takes a cluster, a store or a server, whose own tests have it": (
         "choose another --port or --host",
+        "copy it, and use folders of this machine",
         "give a certificate and its key in PEM by --certfile and --keyfile",
         "make one in each process",
         "give a noise level, a scale above 1, or both",

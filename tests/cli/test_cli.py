@@ -485,10 +485,10 @@ def test_batch_of_nothing(run: Run) -> None:
     result = run("batch", "in", "out")
     assert (result.exit_code, result.stderr) == (
         0,
-        "in: no pictures here; for folders in it give --recursive\n",
+        "in: no pictures and no films here; for folders in it give --recursive\n",
     )
     assert (
-        "1 done, 0 skipped, 0 failed; skipped 1 file that is not a picture;"
+        "1 done, 0 skipped, 0 failed; skipped 1 file that is no picture and no film;"
         in run("batch", "-r", "-v", "in", "out").stderr
     )
 

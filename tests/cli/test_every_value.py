@@ -20,6 +20,7 @@ from PIL import Image
 
 from tests.helpers.contents import encode, encoded, identity_models, noise
 from waifu2x.cli import cli
+from waifu2x.cli.film.in_batches import FILM_OPTIONS
 from waifu2x.flows import upscaling
 from waifu2x.formats import table
 from waifu2x.formats.adapt import Adapter
@@ -98,9 +99,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def options() -> list[click.Option]:
+    """Returns the options of `batch` but for those of films, which `video` has as well."""
     command = cli.get_command(click.Context(cli), "batch")
     assert command is not None
-    return [option for option in command.params if isinstance(option, click.Option)]
+    found = [option for option in command.params if isinstance(option, click.Option)]
+    return [option for option in found if option.name not in FILM_OPTIONS]
 
 
 def values() -> list[tuple[str, ...]]:

@@ -49,7 +49,7 @@ def many(files: int, before: str = "") -> list[str]:
     jobs = f"[Job(Path(f'{{n:03}}.png'), Path('out')) for n in range({files})]"
     before += f"\njobs = {jobs}"
     context = "progress.many_pictures(jobs)"
-    code = LINES.format(context=context, first="on_progress", second="on_outcome", before=before)
+    code = LINES.format(context=context, first="on_progress", second="on_outcome, _", before=before)
     return ["-c", code]
 
 
@@ -197,7 +197,7 @@ def test_a_log_has_lines_now_and_then_if_it_is_to_say_more(
                 now += 10
                 on_progress(0.1)
         jobs = [Job(Path("b.png"), Path("out/b.png"))]
-        with progress.many_pictures(jobs) as (on_part, on_outcome):
+        with progress.many_pictures(jobs) as (on_part, on_outcome, _):
             on_part(jobs[0], 0.5)
             on_outcome(done(jobs[0], 1.5, 10, 20))
     finally:

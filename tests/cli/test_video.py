@@ -239,7 +239,7 @@ MISTAKES = [
      "this machine has no encoder hevc_amf; use --codec auto, or x264"),
     ("-s 1 -n none in.mkv out.mkv", 2,
      "Nothing to do; give --noise, a --scale above 1, or both."),
-    ("-s 1 in.mkv out.mkv", 2, "Nothing to do; give --noise, a --scale above 1, or both."),
+    ("-s 1 in.mkv out.mkv", 1, "in.mkv: nothing to do; give --noise, a --scale above 1, or both"),
     ("-c vp9 in.mkv out.mov", 1, ".mov cannot hold vp9; use .mkv"),
 ]  # fmt: skip
 

@@ -44,6 +44,9 @@ def prepare(folder: Path) -> None:
         from tests.helpers import films
 
         films.film(folder / "film.mkv", size=(48, 64), sounds=[("aac", 0.0)], fonts=True)
+        (folder / "mixed").mkdir()
+        drawing.save(folder / "mixed" / "drawing.png")
+        films.film(folder / "mixed" / "film.mkv", size=(16, 24), times=range(0, 200, 40))
     with zipfile.ZipFile(folder / "book.cbz", "w") as book:
         book.write(pictures / "drawing.png", "01.png")
         book.write(pictures / "photo.jpg", "02.jpg")

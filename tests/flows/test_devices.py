@@ -339,7 +339,10 @@ def test_the_program_on_two_devices(
     if "Portable" not in opencl_device.platform.name:
         pytest.skip("PoCL is not the default OpenCL platform")
     command = [sys.executable, "-m", "waifu2x", "batch", "--backend", "opencl", "-m", "vgg_7"]
+    command += ["-c", "ffv1"]
     (folder / "in/07.png").write_text("none")
+    films = pytest.importorskip("tests.helpers.films")
+    films.film(folder / "in/film.mkv", rate=1, times=range(0, 60_000, 1000), size=(16, 24))
     monkeypatch.setenv("POCL_DEVICES", "pthread pthread")
     if len(opencl.devices()) > 1:
         # Each package's PoCL would have two: those of the system are left out.
@@ -350,12 +353,13 @@ def test_the_program_on_two_devices(
         run = [*command, "--json", "-v", "-g", device, str(folder / "in"), str(target)]
         done = subprocess.run(run, capture_output=True, text=True, timeout=300)
         assert done.returncode == 1, done.stderr
-        assert "23 done, 0 skipped, 1 failed" in done.stderr
+        assert "24 done (23 pictures, 1 film of 60 frames), 0 skipped, 1 failed" in done.stderr
         assert done.stderr.count("07.png: ") == 2
-        assert ("device 1: opencl: " in done.stderr) == (device != "0")
+        # One for the pictures, and one for the film.
+        assert done.stderr.count("device 1: opencl: ") == (2 if device != "0" else 0)
         told[device] = {path.name: path.read_bytes() for path in target.iterdir()}
-        assert len(done.stdout.splitlines()) == 24
-    assert len(told["0"]) == 23
+        assert len(done.stdout.splitlines()) == 25
+    assert len(told["0"]) == 24
     assert told["0"] == told["0,1"] == told["all"]
 
 

@@ -12,8 +12,10 @@ import subprocess
 import sys
 import threading
 import time
+import zipfile
 from base64 import b64decode
 from collections.abc import Callable, Generator, Iterable
+from fractions import Fraction
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -565,19 +567,33 @@ def test_wrong_watching(folder: Path, arguments: list[str], message: str) -> Non
 
 
 def test_kills_and_a_resume_come_to_what_peace_does(folder: Path) -> None:
+    """Kills among pictures and archives, and within a film."""
+    films = pytest.importorskip("tests.helpers.films")
     for number in range(40):
         picture(f"in/{number:02}.png", number)
-    assert batch(target="peace").exit_code == 0
-    for killed in range(2):
-        arguments = ["batch", *ARGUMENTS, "--skip-existing", "in", "out"]
+    with zipfile.ZipFile("in/book.cbz", "w") as book:
+        for number in range(9):
+            book.write(f"in/{number:02}.png")
+    slow = {"rate": Fraction(1), "times": range(0, 150_000, 1000)}  # a part has ten frames
+    films.film(Path("in/long.mkv"), size=(16, 24), sounds=[("aac", 0.1)], **slow)
+    assert batch("-c", "ffv1", target="peace").exit_code == 0
+    parts = Path("out/long.mkv.parts")
+    moments: list[Callable[[], bool]] = [
+        lambda: len(made()) > 9,
+        lambda: len([*parts.glob("part-*.json")]) > 2,
+    ]
+    for is_far in moments:
+        arguments = ["batch", *ARGUMENTS, "-c", "ffv1", "--skip-existing", "in", "out"]
         process = subprocess.Popen([sys.executable, "-m", "waifu2x", *arguments], stderr=-1)
         deadline = time.monotonic() + 60
-        while not (Path("out").is_dir() and len(made()) > 9 * killed):
+        while not (Path("out").is_dir() and is_far()):
             assert time.monotonic() < deadline
             assert process.poll() is None, process.communicate()
         process.kill()
-        process.communicate()
-    assert batch("--skip-existing").exit_code == 0
+        process.communicate()  # ends when no process holds its standard error
+    again = batch("-c", "ffv1", "--json", "--skip-existing")
+    assert again.exit_code == 0
+    assert rows(again)["in/long.mkv"]["resumed"] >= 30
     assert made() == made("peace")
     for name in made():
         assert Path("out", name).read_bytes() == Path("peace", name).read_bytes()

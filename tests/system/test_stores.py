@@ -158,6 +158,20 @@ def test_a_folder_in_memory(folder: Path) -> None:
     check_a_folder("memory://pictures/in", "memory://pictures/out")
 
 
+def test_films_are_not_read_from_urls(folder: Path) -> None:
+    Path("in").mkdir()
+    Image.new("RGB", (3, 3)).save("in/a.png")
+    Path("in/b.mkv").write_bytes(b"a film")
+    uploaded(Path("in"), "memory://films/in")
+    result = batch("-m", tiny(), "memory://films/in", "memory://films/out")
+    assert result.exit_code == 1
+    assert (
+        "memory://films/in/b.mkv: films are neither read from URLs nor written there; copy it, and"
+        " use folders of this machine"
+    ) in result.stderr
+    assert [*contents("memory://films/out")] == ["a.png"]
+
+
 def test_uploads_in_memory(folder: Path) -> None:
     check_uploads("memory://uploads")
 

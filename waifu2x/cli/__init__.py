@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "upscale": "Enlarge and denoise pictures.",
-    "batch": "Enlarge and denoise the pictures of a folder.",
+    "batch": "Enlarge and denoise the pictures and films of a folder.",
     "video": "Enlarge and denoise a film.",
     "serve": "Open a page on this machine to drop pictures on.",
     "compare": "Say and show how much pictures, or models, differ.",

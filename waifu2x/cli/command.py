@@ -22,6 +22,8 @@ CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_w
 """Settings of click for every command."""
 SETTINGS_KEY = "waifu2x.cli.options.settings"
 """The key of the settings in force in a context of click."""
+WORDS_KEY = "waifu2x.cli.options.words"
+"""The key of the options of the command line, unparsed, in a context of click."""
 _TTA = ("-x", "--tta")
 _TTA_LEVELS = ("1", "2", "4", "8")
 
@@ -59,7 +61,7 @@ class Command(_Configured):
         """Runs the command. Raises UsageError, with a sentence, which also names settings."""
         try:
             with one_sentence(context):
-                _settle(context)
+                settle(context)
                 return super().invoke(context)
         except (click.UsageError, Waifu2xError) as error:
             usage = isinstance(error, click.UsageError)
@@ -70,7 +72,8 @@ class Command(_Configured):
             raise kind(printable(message.rstrip(".") + origin)) from error
 
     def format_options(self, context: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes the options, a section for each group; --help is the last."""
+        """Writes the options, a section for each group; --help is the last. Those for films alone
+        are in the help of `video`."""
         from waifu2x.api.settings.setting import (  # late: the list of commands is quick
             HEADINGS,
             USUAL,
@@ -83,6 +86,8 @@ class Command(_Configured):
             if record is None or not isinstance(parameter, click.Option):
                 continue
             setting = _setting_of(parameter)
+            if setting is not None and setting.is_of_films and self.name != "video":
+                continue
             if setting is not None and setting.joint is not None:
                 other, text = setting.joint
                 shown_before.add(other)
@@ -105,7 +110,7 @@ def _setting_of(parameter: click.Parameter) -> Setting | None:
     return getattr(parameter, "setting", None)
 
 
-def _settle(context: click.Context) -> None:
+def settle(context: click.Context) -> None:
     """Sets how much is said, and what other options follow from. Raises UsageError for options that
     exclude each other."""
     found = [setting for each in context.command.params if (setting := _setting_of(each))]

@@ -4,8 +4,10 @@ cluster."""
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager
 from dataclasses import field, replace
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING, Any
@@ -15,6 +17,7 @@ from waifu2x.backends import device_numbers
 from waifu2x.cli.options.arguments import describe, opened
 from waifu2x.cli.output import report
 from waifu2x.flows.jobs import ARCHIVES_READ, Identity, InFlight, Job, OnNotice, Output
+from waifu2x.formats import film
 from waifu2x.system.lazy_dataclass import dataclass
 
 # Imports of NumPy come late: completions and helps need not wait for it.
@@ -54,31 +57,45 @@ OnProgress = Callable[[Job, float], None]
 """Called with a file and the further part of it that is done."""
 Runner = Callable[[Iterable[Job | None], OnProgress, OnNotice], "Generator[Outcome, None, None]"]
 """Yields outcomes of jobs, and reports progress and notices."""
+MakeFilm = Callable[[Job, OnProgress], "Outcome"]
+"""Makes a film, and reports progress."""
 
 
 def runner_of(
-    work: FileWork, jobs: JobList, address: str | None, *, watching: bool
+    work: FileWork,
+    jobs: JobList,
+    address: str | None,
+    make_film: MakeFilm | None = None,
+    *,
+    watching: bool,
 ) -> tuple[JobList, AbstractContextManager[Runner]]:
     """Returns the jobs in the best order, and their runner; starts the processes that it needs.
-    With `address`, a cluster runs them; with `watching`, more jobs will come."""
+    With `address`, a cluster runs them; with `watching`, more jobs will come. Without `make_film`
+    no job is a film."""
+    pictures = jobs.where(lambda source, _: not _is_film(source))
+    open_pictures: Callable[[], AbstractContextManager[Runner]]
     if address is not None:
-        return jobs, _on_cluster(work, address)
-    from waifu2x.flows.fleet import processes
+        open_pictures = partial(_on_cluster, work, address)
+    else:
+        from waifu2x.flows.fleet import processes
 
-    numbers = devices_of(work.arguments, len(jobs), watching=watching)
-    if numbers:
-        processes.prepare("waifu2x.flows.batch.by_fleet")
-        jobs = jobs if watching else archives_first(jobs)
-        return jobs, _on_devices(work, numbers)
-    if work.many:
-        processes.prepare()
-    return jobs, _here(work)
+        numbers = devices_of(work.arguments, len(pictures), watching=watching)
+        open_pictures = partial(_on_devices, work, numbers) if numbers else partial(_here, work)
+        if numbers:
+            processes.prepare("waifu2x.flows.batch.by_fleet")
+            jobs = jobs if watching else archives_first(jobs)
+        elif work.many:
+            processes.prepare()
+    if make_film is None:
+        return jobs, open_pictures()
+    begins = watching or bool(pictures)
+    return films_last(jobs), _in_turn(open_pictures, make_film, begins_with_pictures=begins)
 
 
 def is_many(jobs: JobList) -> bool:
     """Returns whether there are enough pictures for codecs to use processes; an archive always
     is."""
-    return len(jobs) >= _MANY or any(
+    return sum(not _is_film(source) for source, _ in jobs.names) >= _MANY or any(
         source.lower().endswith(ARCHIVES_READ) for source, _ in jobs.names
     )
 
@@ -105,6 +122,59 @@ def archives_first(jobs: JobList) -> JobList:
 
     names = sorted(jobs.names, key=lambda names: not names[0].lower().endswith(ARCHIVES_READ))
     return JobList(jobs.folder, jobs.target, names)
+
+
+def films_last(jobs: JobList) -> JobList:
+    """Returns the jobs with films last: no picture waits for hours of a film."""
+    from waifu2x.flows.batch.plan import JobList
+
+    names = sorted(jobs.names, key=lambda names: _is_film(names[0]))
+    return JobList(jobs.folder, jobs.target, names)
+
+
+def _is_film(name: str) -> bool:
+    return name.rpartition(".")[2].lower() in film.READABLE
+
+
+@contextmanager
+def _in_turn(
+    open_pictures: Callable[[], AbstractContextManager[Runner]],
+    make_film: MakeFilm,
+    *,
+    begins_with_pictures: bool,
+) -> Iterator[Runner]:
+    """By the runner of pictures, and by `make_film` for films. Pictures between two films have a
+    runner of their own, so that a film gets devices and memory for itself."""
+    with ExitStack() as opened:
+        first = opened.enter_context(open_pictures()) if begins_with_pictures else None
+
+        def run(
+            jobs: Iterable[Job | None], on_progress: OnProgress, on_notice: OnNotice
+        ) -> Generator[Outcome]:
+            compute, left = first, iter(jobs)
+            while True:
+                found: list[Job] = []
+                pictures = _until_film(left, found.append)
+                begin = next(filter(None, pictures), None)
+                if begin is not None:
+                    compute = compute or opened.enter_context(open_pictures())
+                    yield from compute(chain([begin], pictures), on_progress, on_notice)
+                if not found:
+                    return
+                opened.close()
+                compute = None
+                yield make_film(found[0], on_progress)
+
+        yield run
+
+
+def _until_film(jobs: Iterator[Job | None], on_film: Callable[[Job], None]) -> Iterator[Job | None]:
+    """Yields jobs up to the next film, for which it calls `on_film`."""
+    for job in jobs:
+        if job is not None and film.is_film(job.source):
+            on_film(job)
+            return
+        yield job
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from waifu2x.errors import ExistsError, OutputError
-from waifu2x.formats import table
+from waifu2x.formats import film, table
 from waifu2x.formats.table import OutputOptions, Quality
 from waifu2x.system import stores
 from waifu2x.system.files import explained, reason
@@ -105,8 +105,10 @@ def is_archive(path: Path) -> bool:
 
 
 def result_extension(suffix: str) -> str | None:
-    """Returns the extension of an archive's result by that of the archive, both without dots; None
-    for what is no archive."""
+    """Returns the extension of an archive's or a film's result by that of its source, both without
+    dots; None for what is neither."""
+    if suffix in film.READABLE:
+        return film.result_extension(suffix)
     if suffix not in ARCHIVES_READ:
         return None
     return suffix if suffix in ARCHIVES else ARCHIVES[0]

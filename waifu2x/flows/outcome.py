@@ -30,8 +30,9 @@ from waifu2x.system.lazy_dataclass import dataclass
 _LOG = logging.getLogger(__name__)
 STOPPED = "stopped"
 """The error of an unwanted job."""
-Status = Literal["done", "copied", "skipped", "failed"]
-"""`copied`: the picture was to stay as it is, so its file was copied."""
+Status = Literal["done", "copied", "skipped", "failed", "damaged"]
+"""`copied`: the picture was to stay as it is, so its file was copied. `damaged`: the film is made,
+but not all of its source could be read."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class Outcome:
     made: Upscaled | None = None
     """None if the job failed, or the file existed already."""
     error: str = ""
-    """A sentence that names the file; empty for success."""
+    """A sentence that names the file, also where it is made of a damaged one; empty for success."""
     device_failed: bool = False
     """Whether the device has failed, so that nothing more can be computed."""
     disk_full: bool = False
@@ -51,7 +52,7 @@ class Outcome:
     @property
     def status(self) -> Status:
         if self.error:
-            return "failed"
+            return "damaged" if self.made else "failed"
         if self.made is None:
             return "skipped"
         return "copied" if self.made.copied else "done"
@@ -115,12 +116,17 @@ class Tally:
     """Outcomes of each status but failed."""
     failed: dict[Path, Outcome] = field(default_factory=dict)
     """Failed outcomes by source. A file that has changed and succeeds later is removed."""
+    damaged: dict[Path, Outcome] = field(default_factory=dict)
+    """Those of files that are made of damaged ones, likewise."""
     spent: Counter[str] = field(default_factory=Counter)
     """Seconds by stage, of all finished pictures."""
     levels: Counter[int | None] = field(default_factory=Counter)
     """JPEGs, also pages, by their chosen noise level."""
     pictures: int = 0
-    """Pictures in finished files."""
+    """Pictures in finished files that are no films."""
+    films: int = 0
+    frames: int = 0
+    """Those of finished films."""
     recomputed: int = 0
     """Those that were computed again in fp32."""
     pixels: int = 0
@@ -132,15 +138,27 @@ class Tally:
             self.failed[outcome.job.source] = outcome
             return
         self.failed.pop(outcome.job.source, None)
+        self.damaged.pop(outcome.job.source, None)
+        if outcome.error:
+            self.damaged[outcome.job.source] = outcome
         self.counts[outcome.status] += 1
         if (made := outcome.made) is None:
             return
         self.spent.update(made.spent)
         self.levels.update(choice.level for choice in made.choices)
         if not made.copied:
-            self.pictures += made.pictures
             self.recomputed += made.recomputed
             self.pixels += made.pixels
+        if made.film is not None:
+            self.films += not outcome.error
+            self.frames += 0 if outcome.error else made.film["frames"]
+        elif not made.copied:
+            self.pictures += made.pictures
+
+    @property
+    def troubled(self) -> list[Outcome]:
+        """Returns the outcomes of files that failed or are damaged."""
+        return [*self.failed.values(), *self.damaged.values()]
 
     @property
     def ended(self) -> int:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 from waifu2x.errors import ExistsError, ImageError, OutputError, Sentence
 from waifu2x.flows.flow import flow
@@ -71,6 +72,8 @@ class Upscaled:
     """Pixels of all results but the first."""
     recomputed: int = 0
     """Pictures computed again in fp32, since values left 16 bits."""
+    film: Mapping[str, Any] | None = None
+    """The facts of a film, as `waifu2x video --json` has them; None for pictures."""
 
     @property
     def pixels(self) -> int:

@@ -32,9 +32,8 @@ def extension(name: str) -> str:
 
 
 def film_extension(name: str) -> str:
-    """Returns the extension of a film's result: its own, if such films can be written."""
-    found = extension(name)
-    return found if found in film.WRITABLE else "mkv"
+    """Returns the extension of a film's result."""
+    return film.result_extension(extension(name))
 
 
 def of_result(name: str, suffix: str, scale: Fraction | None) -> str:

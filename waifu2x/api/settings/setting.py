@@ -62,8 +62,8 @@ class Setting:
 
     @property
     def is_of_films(self) -> bool:
-        """Whether it is for films alone."""
-        return self.commands == "video"
+        """Whether it is for films alone. Other commands that make films take it, too."""
+        return self.commands.split()[0] == "video"
 
     @property
     def parameter(self) -> str:

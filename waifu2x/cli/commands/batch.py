@@ -11,6 +11,7 @@ import click
 
 from waifu2x.cli import completions
 from waifu2x.cli.command import Command, is_of_settings
+from waifu2x.cli.film.in_batches import FILM_OPTIONS, BatchFilms
 from waifu2x.cli.options.arguments import OUTPUT_NAMES, check_format, naming_of, output_of
 from waifu2x.cli.options.settings import takes_settings
 from waifu2x.cli.output import report
@@ -18,6 +19,7 @@ from waifu2x.cli.output.batch_messages import BatchOptions, Files, make
 from waifu2x.flows.batch.subset import Shard
 from waifu2x.flows.jobs import Output
 from waifu2x.flows.naming import ELSEWHERE
+from waifu2x.formats import film
 from waifu2x.system import stores
 
 # Imports of NumPy come late: completions and helps need not wait for it.
@@ -35,7 +37,7 @@ class _Location(click.ParamType[Path]):
         return value if isinstance(value, Path) else stores.located(value)
 
 
-@click.command(cls=Command, short_help="Enlarge and denoise the pictures of a folder.")
+@click.command(cls=Command, short_help="Enlarge and denoise the pictures and films of a folder.")
 @click.argument("folder", metavar="INPUT_DIR", type=_Location(), shell_complete=completions.folders)
 @click.argument(
     "target", metavar="OUTPUT_DIR", type=_Location(), shell_complete=completions.folders
@@ -51,17 +53,19 @@ def batch(
     template: str | None,
     **options: Any,
 ) -> None:
-    """Enlarge and denoise the pictures in INPUT_DIR into OUTPUT_DIR, which is made if need be.
+    """Enlarge and denoise the pictures and films in INPUT_DIR into OUTPUT_DIR, which is made.
 
     \b
     waifu2x batch -r pictures/ large/
     waifu2x batch -r --skip-existing pictures/ large/   go on after an interruption
     waifu2x batch --watch inbox/ large/                 whatever arrives
 
-    Either may be a URL (s3://bucket/folder). A bad picture does not stop the others.
+    Either may be a URL (s3://bucket/folder). A bad file does not stop the others.
     """
     from waifu2x.flows.batch.plan import plan
 
+    for each in FILM_OPTIONS:
+        del options[each]  # BatchFilms finds them in the context
     run = BatchOptions(**{name: options.pop(name) for name in BatchOptions._fields})
     pages = options.pop("format")
     extension = pages or "png"
@@ -81,10 +85,16 @@ def batch(
 
         failures = Failures(retried, folder)
 
-    naming = naming_of(template or ELSEWHERE, extension, run.max_pixels, several=True, **options)
+    named = template or ELSEWHERE
+    naming = naming_of(named, extension, run.max_pixels, several=True, **options)
+    films = BatchFilms(click.get_current_context(), run.address)
+
+    def name(source: Path, stem: str, kind: str) -> str:
+        own = films.naming(named) if film.is_film(source) else naming
+        return own.name(source, stem, kind)
 
     def look() -> Plan:
-        return plan(folder, target, extension, recursive, naming.name)
+        return plan(folder, target, extension, recursive, name)
 
     def is_chosen(source: str, _: str) -> bool:
         mine = shard is None or shard.holds(source)
@@ -93,12 +103,14 @@ def batch(
     planned = look()
     if not (planned.jobs or planned.unreadable or watching):
         hint = "" if recursive else "; for folders in it give --recursive"
-        report.tell(f"{folder}: no pictures here{hint}")
+        report.tell(f"{folder}: no pictures and no films here{hint}")
         return
     wanted = planned.jobs.where(is_chosen)
     if failures is not None and not wanted:
         report.tell(f"{retried}: nothing that failed is in {folder}")
-    files = Files(planned, wanted, look if watching else None, is_chosen)
+    has_films = watching or any(film.is_film(Path(source)) for source, _ in planned.jobs.names)
+    more = look if watching else None
+    files = Files(planned, wanted, more, is_chosen, films if has_films else None)
     if not make(files, options, output, run):
         sys.exit(1)
 

@@ -187,7 +187,7 @@ def _archive(
         jobs = JobList(*folders, [(str(job.source), job.target.name)])
         work = FileWork(arguments_of(**options), output, folders, max_pixels, many=True)
         jobs, runner = runner_of(work, jobs, None, watching=False)
-        with runner as run, many_pictures(jobs) as (on_progress, _):
+        with runner as run, many_pictures(jobs) as (on_progress, *_):
             (outcome,) = run(jobs, on_progress, told_once())
         if outcome.error:
             raise Waifu2xError(outcome.error)

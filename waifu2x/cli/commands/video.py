@@ -14,15 +14,16 @@ import click
 from waifu2x.cli import completions
 from waifu2x.cli.command import Command, is_of_settings
 from waifu2x.cli.film.names import film_jobs
-from waifu2x.cli.film.options import depth_of, form_of
+from waifu2x.cli.film.options import wanted_film
 from waifu2x.cli.film.work import (
     WantedFilm,
     film_maker,
+    made_film,
     opened_enlarger,
     prepared_film,
 )
 from waifu2x.cli.interrupts import heard_at_once
-from waifu2x.cli.options.arguments import arguments_of, check_folder
+from waifu2x.cli.options.arguments import check_folder
 from waifu2x.cli.options.inputs import Words, check_input, check_names, is_folder
 from waifu2x.cli.options.settings import takes_settings
 from waifu2x.cli.output import report
@@ -86,7 +87,7 @@ def _one(
 ) -> bool:
     """Makes a film, or the preview of one; returns False if something of the source could not be
     read. `folder` is made if it is missing."""
-    wanted = _wanted(named, options)
+    wanted = wanted_film(named, options)
     job = replace(
         wanted.job, overwrite=run.overwrite, restart=run.restart, keep_parts=run.keep_parts
     )
@@ -162,50 +163,6 @@ class _RunOptions(NamedTuple):
             )
 
 
-def _wanted(named: Job, options: dict[str, Any]) -> WantedFilm:
-    """Returns the film that the options ask for. Raises UsageError for contradictions."""
-    # With NumPy: late, so that a help need not wait for it.
-    from waifu2x.flows.film.request import FilmJob
-    from waifu2x.formats.film.description import Cut
-    from waifu2x.formats.film.writing.codecs import Wish
-
-    def own(name: str) -> Any:
-        return options.pop(name)
-
-    depth, chroma = own("depth"), own("chroma")
-    wish = Wish(
-        own("codec"),
-        own("crf"),
-        own("preset"),
-        own("tune"),
-        depth_of(depth),
-        None if chroma == "auto" else chroma,
-        own("codec_options"),
-    )
-    start, end = own("start") or Fraction(0), own("end")
-    if end is not None and end <= start:
-        raise click.UsageError("--end must be later than --start.")
-    how, ivtc = own("deinterlace"), own("ivtc")
-    job = FilmJob(
-        named.source,
-        named.target,
-        wish,
-        sound=own("audio") == "copy",
-        subtitles=own("subtitles") == "copy",
-        drop_unsupported=own("drop_unsupported"),
-        cut=Cut(start, end),
-        deinterlacing="ivtc" if ivtc else None if how == "auto" else how,
-        duplicates=own("duplicates"),
-        max_height=own("max_height"),
-        form=form_of(own("format")),
-        to=own("to"),
-    )
-    crop = own("crop")
-    for name in ("fit", "only_smaller_than"):
-        options[name] = None
-    return WantedFilm(job, arguments_of(**options), crop)
-
-
 def _check_target(job: FilmJob, folder: Path | None, existing: Existing) -> None:
     """Raises an error for a film that cannot be made, as far as is known at once. Makes the folder
     of its target if it was named with a slash at its end."""
@@ -255,7 +212,7 @@ def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
     from waifu2x.cli.film import messages
     from waifu2x.cli.film.progress import FilmProgress, told
     from waifu2x.flows.film.frames.frame_enlarger import device_of
-    from waifu2x.flows.film.making import is_live, join_film, make_film, make_live, make_shard
+    from waifu2x.flows.film.making import is_live, join_film, make_live, make_shard
 
     start = time.monotonic()
     with prepared_film(wanted) as ready:
@@ -270,36 +227,24 @@ def _make(wanted: WantedFilm, run: _RunOptions, as_json: bool) -> bool:
                 made = make_live(reader, ready.job, prepared, device, on_frames=add)
         elif run.join:
             made = join_film(reader, ready.job_of(), prepared, on_notice=report.tell)
-        else:
+        elif run.shard is not None:
             with (
                 told(progress, as_json=as_json) as add,
                 film_maker(ready, run.address, add) as maker,
             ):
                 job = ready.job_of(maker.arithmetic, is_gpu=maker.is_gpu)
-                if run.shard is not None:
-                    parts = make_shard(
-                        maker.make, reader, job, prepared, run.shard, on_notice=report.tell
-                    )
-                    messages.tell_shard(ready.job, run.shard, parts, as_json=as_json)
-                    return True
-
-                def resume(frames: int) -> None:
-                    progress.resume(frames)
-                    if frames:
-                        report.tell(messages.resumed_line(job.target, frames, film))
-
-                made = make_film(
-                    maker.make,
-                    reader,
-                    job,
-                    prepared,
-                    on_resumed=resume,
-                    on_notice=report.tell,
+                parts = make_shard(
+                    maker.make, reader, job, prepared, run.shard, on_notice=report.tell
                 )
-        job = ready.job
+            messages.tell_shard(ready.job, run.shard, parts, as_json=as_json)
+            return True
+        else:
+            with told(progress, as_json=as_json) as add:
+                made = made_film(ready, run.address, add, progress.resume)
         times = reader.stages.times()
     seconds = time.monotonic() - start
-    return messages.tell_end(job, prepared, film, made, times, seconds, as_json=as_json)
+    finished = messages.FinishedFilm(ready.job, prepared, film, made, times, seconds)
+    return messages.tell_end(finished, as_json=as_json)
 
 
 def _preview(wanted: WantedFilm, start: Fraction, overwrite: bool) -> None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from waifu2x.cli.output import report
 from waifu2x.cli.output.progress_line import clock
@@ -45,7 +45,7 @@ def film_line(film: Film) -> str:
     parts.append(f"{pictures.codec} {pictures.width}x{pictures.height}, {_samples(film)}, {rate}")
     count = frame_count(film)
     if count is not None:
-        parts.append(f"{'' if pictures.frames else 'about '}{_frames(count)}")
+        parts.append(f"{'' if pictures.frames else 'about '}{report.frames(count)}")
     if film.seconds is not None:
         parts.append(clock(film.seconds))
     if pictures.interlaced:
@@ -155,7 +155,7 @@ def damage(film: Film, selection: Selection, made: MadeFilm) -> list[str]:
     ends = [float(end) for end in (film.seconds, selection.end) if end is not None]
     claimed = min(ends, default=0.0) - float(selection.start)
     of = f" of {claimed:.2f} s" if claimed > read else ""  # joined recordings are longer
-    what = f"{_frames(made.frames)}, {max(read, 0.0):.2f} s{of}"
+    what = f"{report.frames(made.frames)}, {max(read, 0.0):.2f} s{of}"
     if ending.is_short:
         found.append(f"the input ends early ({what})")
     if ending.damaged:
@@ -173,7 +173,7 @@ def moved(ending: Ending) -> str:
     if not ending.moved:
         return ""
     have = "has" if ending.moved == 1 else "have"
-    return f"{_frames(ending.moved)} {have} the time of another: shown a tick later"
+    return f"{report.frames(ending.moved)} {have} the time of another: shown a tick later"
 
 
 def changes(film: Film, prepared: PreparedFilm, ending: Ending) -> Iterator[Sentence]:
@@ -193,7 +193,7 @@ def done_line(target: Path, prepared: PreparedFilm, made: MadeFilm, seconds: flo
     """Describes how a film was made."""
     shape = prepared.shape
     held = made.frames - made.resumed - made.computed
-    parts = [_frames(made.frames)]
+    parts = [report.frames(made.frames)]
     if made.resumed:
         parts[0] += f" ({made.resumed} were there)"
     if held > 0:
@@ -213,59 +213,77 @@ def resumed_line(target: Path, frames: int, film: Film) -> Sentence:
     )
 
 
-def _frames(count: int) -> str:
-    return "1 frame" if count == 1 else f"{count} frames"
+class FinishedFilm(NamedTuple):
+    """A film that was made, and what it took."""
 
+    job: FilmJob
+    prepared: PreparedFilm
+    film: Film
+    made: MadeFilm
+    times: StageTimes
+    seconds: float
+    """On the clock."""
 
-def tell_end(
-    job: FilmJob,
-    prepared: PreparedFilm,
-    film: Film,
-    made: MadeFilm,
-    times: StageTimes,
-    seconds: float,
-    *,
-    as_json: bool,
-) -> bool:
-    """Reports a finished film; returns False if part of its source could not be read."""
-    found = damage(film, prepared.selection, made)
-    for clause in found:
-        report.error(f"{job.source}: {clause}")
-    for notice in made.notices:
-        report.tell(f"{job.target}: {notice}")
-    for clause in changes(film, prepared, made.ending):
-        report.tell(f"{job.source}: {clause}")
-    if line := moved(made.ending):
-        report.tell(f"{job.source}: {line}")
-    report.detail(
-        f"at work: decoding {times.decoding:.2f} s, network {times.network:.2f} s, encoding"
-        f" {times.encoding:.2f} s"
-    )
-    report.say(done_line(job.target, prepared, made, seconds))
-    if as_json:
-        document = {
+    def damage(self) -> list[str]:
+        """Lists what could not be read, each a clause."""
+        return damage(self.film, self.prepared.selection, self.made)
+
+    def notices(self) -> Iterator[str]:
+        """Yields sentences about what was made otherwise than its source."""
+        yield from (f"{self.job.target}: {notice}" for notice in self.made.notices)
+        for clause in changes(self.film, self.prepared, self.made.ending):
+            yield f"{self.job.source}: {clause}"
+        if line := moved(self.made.ending):
+            yield f"{self.job.source}: {line}"
+
+    def details(self) -> Iterator[str]:
+        """Yields the seconds of each stage, and how the film was made."""
+        times = self.times
+        yield (
+            f"at work: decoding {times.decoding:.2f} s, network {times.network:.2f} s, encoding"
+            f" {times.encoding:.2f} s"
+        )
+        yield done_line(self.job.target, self.prepared, self.made, self.seconds)
+
+    def document(self) -> dict[str, Any]:
+        """Returns all of it for programs."""
+        found, made, shape = self.damage(), self.made, self.prepared.shape
+        return {
             "status": "damaged" if found else "done",
-            "input": str(job.source),
-            "output": str(job.target),
-            "width": prepared.shape.written[1],
-            "height": prepared.shape.written[0],
-            "codec": prepared.shape.encoding.codec,
+            "input": str(self.job.source),
+            "output": str(self.job.target),
+            "width": shape.written[1],
+            "height": shape.written[0],
+            "codec": shape.encoding.codec,
             "frames": made.frames,
             "resumed": made.resumed,
             "computed": made.computed,
             "held": made.frames - made.resumed - made.computed,
             "moved": made.ending.moved,
-            "changes": list(changes(film, prepared, made.ending)),
+            "changes": list(changes(self.film, self.prepared, made.ending)),
             "damage": found,
-            "seconds": round(seconds, 3),
+            "seconds": round(self.seconds, 3),
             "stages": {
                 name: round(spent, 3)
-                for name, spent in times._asdict().items()
+                for name, spent in self.times._asdict().items()
                 if name != "elapsed"
             },
-            "slowest": times.slowest,
+            "slowest": self.times.slowest,
         }
-        report.show(json.dumps(document))
+
+
+def tell_end(finished: FinishedFilm, *, as_json: bool) -> bool:
+    """Reports a finished film; returns False if part of its source could not be read."""
+    found = finished.damage()
+    for clause in found:
+        report.error(f"{finished.job.source}: {clause}")
+    for notice in finished.notices():
+        report.tell(notice)
+    at_work, line = finished.details()
+    report.detail(at_work)
+    report.say(line)
+    if as_json:
+        report.show(json.dumps(finished.document()))
     return not found
 
 

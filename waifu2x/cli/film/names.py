@@ -15,9 +15,6 @@ from waifu2x.flows.jobs import STANDARD, Job
 from waifu2x.formats import film
 from waifu2x.formats.film.frame_files import frame_pattern, pattern_in
 
-_FALLBACK = "mkv"
-"""The extension of results whose film's container is not written."""
-
 
 def film_jobs(words: Sequence[str], scale: Fraction | None) -> list[Job]:
     """Returns a job for each film that the words `IN... [OUT|DIR/]` name. `scale` is in the names
@@ -78,7 +75,11 @@ def _films(path: Path, target: Callable[[Path], Path]) -> list[Path]:
         return [path]
     if (pattern := pattern_in(path)) is not None:
         return [pattern]
-    found = sorted(one for one in path.iterdir() if film.is_film(one) and one.is_file())
+    found = sorted(
+        one
+        for one in path.iterdir()
+        if film.is_film(one) and one.is_file() and not film.is_text(one)
+    )
     results = {target(one) for one in found}
     if not found:
         raise click.UsageError(f"{path}: it has no films, and no numbered PNG files.")
@@ -93,7 +94,7 @@ def _target(source: Path, folder: Path | None, added: str) -> Path:
             folder = place.with_name(name) if place.name else Path("..", name)
         return folder / source.name
     suffix = source.suffix[1:].lower()
-    extension = suffix if suffix in (*film.WRITABLE, "gif") else _FALLBACK
+    extension = suffix if suffix == "gif" else film.result_extension(suffix)
     if folder is None or _is_same(folder, source.parent):
         return source.with_name(f"{source.stem}{added}.{extension}")
     return folder / f"{source.stem}.{extension}"

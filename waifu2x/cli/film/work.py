@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-
-import click
 
 from waifu2x.api.settings.kinds import LOCAL
 from waifu2x.backends import device_numbers
 from waifu2x.cli.options.arguments import describe, tell_reduction
 from waifu2x.cli.output import report
-from waifu2x.errors import Sentence
+from waifu2x.errors import ImageError, Sentence
 from waifu2x.flows.jobs import STANDARD
 from waifu2x.formats.film.description import FilmCrop
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from waifu2x.flows.film.frames.frame_device import OnFrames
     from waifu2x.flows.film.frames.frame_enlarger import FrameEnlarger
     from waifu2x.flows.film.makers.run_maker import RunMaker
+    from waifu2x.flows.film.making import MadeFilm
     from waifu2x.flows.film.reading.client import FilmReader
     from waifu2x.flows.film.request import FilmJob, PreparedFilm
     from waifu2x.flows.fleet.supervisor import Fleet
@@ -38,6 +38,8 @@ class WantedFilm(NamedTuple):
     """Those of an Upscaler, whose noise may still be `auto`."""
     crop: FilmCrop | Literal["auto"] | None = None
     """The part that is wanted; auto: all but black bars; None: all."""
+    say: Callable[[str], None] = report.say
+    """Tells what goes well."""
 
 
 class ReadyFilm(NamedTuple):
@@ -51,6 +53,8 @@ class ReadyFilm(NamedTuple):
     """Those of an Upscaler."""
     enlargers: list[FrameEnlarger]
     """Holds this process's enlarger of frames, once it is open."""
+    say: Callable[[str], None]
+    """Tells what goes well."""
 
     def job_of(self, arithmetic: str = "", *, is_gpu: bool = False) -> FilmJob:
         """Returns the job with everything that decides the pixels, the network's arithmetic
@@ -83,7 +87,9 @@ def prepared_film(wanted: WantedFilm, *, is_preview: bool = False) -> Iterator[R
         found = automatic.decided(film, job, wanted.arguments, models)
         job = found.job
         if not found.changes:
-            raise click.UsageError("Nothing to do; give --noise, a --scale above 1, or both.")
+            raise ImageError(
+                f"{job.source}: nothing to do", "give --noise, a --scale above 1, or both"
+            )
         if (found.height, found.width) != found.asked:
             report.tell(
                 f"{job.target}: this encoder needs even sides, so it is made"
@@ -92,10 +98,24 @@ def prepared_film(wanted: WantedFilm, *, is_preview: bool = False) -> Iterator[R
         prepared = prepare(reader, job, found.height, found.width)
         if not is_preview:
             for line in _lines(job, film, prepared):
-                report.say(line)
+                wanted.say(line)
             for warning in messages.warnings(str(job.source), film, prepared):
                 report.tell(warning)
-        yield ReadyFilm(reader, job, prepared, models, found.arguments, enlargers)
+        yield ReadyFilm(reader, job, prepared, models, found.arguments, enlargers, wanted.say)
+
+
+def result_size(wanted: WantedFilm) -> tuple[int, int, Fraction]:
+    """Returns the width and height of a film's result, and how many times as wide as the film it
+    is. Raises Waifu2xError."""
+    from waifu2x.flows.film import automatic
+    from waifu2x.flows.film.reading.client import FilmReader
+    from waifu2x.networks import model_set
+
+    models = model_set.find(wanted.arguments["model"])
+    with FilmReader(wanted.job.source) as reader:
+        job = _cropped(reader, wanted, is_preview=True)
+        found = automatic.decided(reader.film, job, wanted.arguments, models)
+        return found.width, found.height, Fraction(found.width, reader.film.pictures.width)
 
 
 def _cropped(reader: FilmReader, wanted: WantedFilm, *, is_preview: bool) -> FilmJob:
@@ -152,7 +172,7 @@ def opened_enlarger(ready: ReadyFilm) -> Iterator[FrameEnlarger]:
                 report.tell(notice)
         tell_reduction(**ready.arguments)
         levels = "no denoising" if noise is None else f"noise level {noise}"
-        report.say(f"{ready.models.name}, {levels}; {describe(enlarge.upscaler)}")
+        ready.say(f"{ready.models.name}, {levels}; {describe(enlarge.upscaler)}")
         yield enlarge
 
 
@@ -178,7 +198,7 @@ def film_maker(ready: ReadyFilm, address: str | None, on_frames: OnFrames) -> It
     arguments, shape = ready.arguments, ready.prepared.shape
     source, film = ready.reader.path, ready.reader.film
     hooks = Hooks(
-        on_opened=lambda name, opened: report.say(f"{name}: {opened.described}"),
+        on_opened=lambda name, opened: ready.say(f"{name}: {opened.described}"),
         on_news=report.tell,
     )
     if address is not None:
@@ -215,6 +235,31 @@ def film_maker(ready: ReadyFilm, address: str | None, on_frames: OnFrames) -> It
     with closing(Fleet(map(worker, numbers), policy, hooks)) as fleet:
         fleet.open()
         yield _made_by(fleet, MakerByFleet(ready.reader, fleet, on_frames))
+
+
+def made_film(
+    ready: ReadyFilm, address: str | None, on_frames: OnFrames, on_resumed: Callable[[int], None]
+) -> MadeFilm:
+    """Makes the missing parts of a film, and joins all. `on_resumed` is called with the frames that
+    are there already, which are told of. Raises Waifu2xError."""
+    from waifu2x.cli.film import messages
+    from waifu2x.flows.film.making import make_film
+
+    def resume(frames: int) -> None:
+        on_resumed(frames)
+        if frames:
+            report.tell(messages.resumed_line(ready.job.target, frames, ready.reader.film))
+
+    with film_maker(ready, address, on_frames) as maker:
+        job = ready.job_of(maker.arithmetic, is_gpu=maker.is_gpu)
+        return make_film(
+            maker.make,
+            ready.reader,
+            job,
+            ready.prepared,
+            on_resumed=resume,
+            on_notice=report.tell,
+        )
 
 
 def _made_by(fleet: Fleet, maker: RunMaker) -> FilmMaker:

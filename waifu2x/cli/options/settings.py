@@ -21,7 +21,7 @@ from waifu2x.api.settings import uses
 from waifu2x.api.settings.kinds import noise_level, noise_word
 from waifu2x.api.settings.setting import Setting
 from waifu2x.api.settings.table import TABLE, of_command
-from waifu2x.cli.command import SETTINGS_KEY, Given, own_options
+from waifu2x.cli.command import SETTINGS_KEY, WORDS_KEY, Given, own_options
 from waifu2x.cli.options.option import Option
 from waifu2x.cli.output.report import tell
 from waifu2x.errors import printable
@@ -82,7 +82,7 @@ class ConfigOption(Option):
         result = super().handle_parse_result(context, opts, args)
         if not context.resilient_parsing:
             found = settings_of(context.command, opts.get(self.name or ""), set(opts))
-            context.meta[SETTINGS_KEY] = found
+            context.meta[SETTINGS_KEY], context.meta[WORDS_KEY] = found, dict(opts)
             context.default_map = {name: setting.value for name, setting in found.items()}
         return result
 

@@ -24,6 +24,7 @@ from waifu2x.flows.jobs import InFlight, Job, OnNotice, Output, identities, make
 
 # Imports of NumPy come late: completions and helps need not wait for it.
 if TYPE_CHECKING:
+    from waifu2x.cli.film.in_batches import BatchFilms
     from waifu2x.flows.batch.plan import JobList, Plan
     from waifu2x.flows.outcome import Outcome
 
@@ -39,6 +40,8 @@ class Files(NamedTuple):
     """Plans again, if new files are wanted until an interrupt."""
     is_wanted: Callable[[str, str], bool] = lambda source, target: True
     """Returns whether a new file is wanted, by its name and its target's."""
+    films: BatchFilms | None = None
+    """Makes those that are films; None: no file is one."""
 
 
 class BatchOptions(NamedTuple):
@@ -84,7 +87,9 @@ def make(files: Files, options: dict[str, Any], output: Output, run: BatchOption
         identities(planned.jobs) if output.existing == "overwrite" else frozenset(),
         is_many(left),
     )
-    left, runner = runner_of(work, left, run.address, watching=watching)
+    films = files.films
+    make_film = None if films is None else lambda job, tell: films.make(job, work, tell)
+    left, runner = runner_of(work, left, run.address, make_film, watching=watching)
     jobs: Iterable[Job | None] = left
     if files.look is not None:
         from waifu2x.flows.batch.watch import Arrivals, watch
@@ -98,6 +103,7 @@ def make(files: Files, options: dict[str, Any], output: Output, run: BatchOption
         paper = None
         if run.page is not None:
             settings = settings_of(click.get_current_context())
+            settings += films.settings() if films is not None else []
             paper = HtmlReport(run.page, f"{wanted.folder}, enlarged into {target}", settings)
         reporter = stack.enter_context(
             BatchReporter(expected, planned.passed_over, paper, as_json=run.as_json)
@@ -114,7 +120,10 @@ def make(files: Files, options: dict[str, Any], output: Output, run: BatchOption
         for outcome in unreadable:
             take(outcome)
         reporter.skip(wanted.where(lambda _, name: name in done))
-        on_progress, on_outcome = stack.enter_context(many_pictures(None if watching else left))
+        hearers = stack.enter_context(many_pictures(None if watching else left))
+        on_progress, on_outcome, on_count = hearers
+        if films is not None:
+            films.on_count = on_count
         begun = takewhile(lambda job: not work.stopped.is_set(), jobs)
         outcomes = compute(begun, on_progress, told_once())
         stack.enter_context(closing(outcomes))
@@ -122,9 +131,9 @@ def make(files: Files, options: dict[str, Any], output: Output, run: BatchOption
         for outcome in outcomes:
             take(outcome)
             on_outcome(outcome)
-            if watching and outcome.status == "failed" and not report.is_verbose():
+            if watching and outcome.error and not report.is_verbose():
                 _tell_failure(outcome)  # the end may be far away
-    return not (reporter.tally.failed or reporter.left)
+    return not (reporter.tally.troubled or reporter.left)
 
 
 def _reason_to_stop(outcome: Outcome, target: Path, fail_fast: bool) -> str:

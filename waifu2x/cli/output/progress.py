@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from waifu2x.flows.jobs import Job
     from waifu2x.flows.outcome import Outcome
 
+_Hearers = tuple[
+    Callable[["Job", float], None], Callable[["Outcome"], None], Callable[[Path, int], None]
+]
 _ALL = 1 - 1e-6
 """Parts add up to nearly 1."""
 
@@ -72,9 +75,9 @@ class _OnePicture:
 @contextmanager
 def many_pictures(
     jobs: Sequence[Job] | None,
-) -> Iterator[tuple[Callable[[Job, float], None], Callable[[Outcome], None]]]:
-    """Shows the progress on files; gives functions for parts of the work, and for outcomes. `jobs`
-    is None if they are not all known."""
+) -> Iterator[_Hearers]:
+    """Shows the progress on files; gives functions for parts of the work, for outcomes, and for
+    how many pictures a file holds. `jobs` is None if they are not all known."""
     counted = _ManyPictures(None if jobs is None else len(jobs))
     if jobs is not None and not report.is_quiet() and (report.is_terminal() or report.is_verbose()):
         # In a thread: until it is done, an archive counts as a picture.
@@ -91,11 +94,12 @@ def many_pictures(
             place = counted.finish(outcome)
             report.detail(f"[{place}] {report.text_line(outcome)}")
 
-        yield advance, finish
+        yield advance, finish, counted.count
 
 
 class _ManyPictures:
-    """The progress on many files. Pages of an archive count as pictures."""
+    """The progress on many files. Pages of an archive count as pictures, and frames of a film once
+    its turn has come."""
 
     def __init__(self, files: int | None) -> None:
         self._files = files
@@ -107,7 +111,7 @@ class _ManyPictures:
         self._parts: dict[Path, float] = {}
         """The finished part of each file under way, in the order in which they began."""
         self._pages: dict[Path, int] = {}
-        """Pages of archives that have not ended, as far as they are known."""
+        """Pages of archives, and frames of films, that have not ended, as far as they are known."""
         self._ended = 0
         """Pictures of the files that have ended."""
         self._skipped = 0
@@ -119,9 +123,12 @@ class _ManyPictures:
         for job in jobs:
             if is_archive(job.source):
                 with suppress(ImageError):  # it is told when its turn comes
-                    pages = page_count(job.source)
-                    with self._lock:
-                        self._pages[job.source] = max(1, pages)
+                    self.count(job.source, page_count(job.source))
+
+    def count(self, source: Path, pictures: int) -> None:
+        """Notes how many pictures a file holds."""
+        with self._lock:
+            self._pages[source] = max(1, pictures)
 
     def advance(self, job: Job, part: float) -> None:
         with self._lock:

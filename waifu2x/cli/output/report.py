@@ -35,7 +35,10 @@ def json_line(outcome: Outcome) -> str:
         "output": str(outcome.job.target),
         "status": outcome.status,
     }
-    if (made := outcome.made) is not None:
+    made = outcome.made
+    if made is not None and made.film is not None:
+        document |= made.film
+    elif made is not None:
         document |= {
             "width": made.width,
             "height": made.height,
@@ -74,7 +77,7 @@ def text_line(outcome: Outcome) -> str:
     """Formats an outcome as one line of text."""
     job = outcome.job
     if outcome.error:
-        return f"failed   {outcome.error}"
+        return f"{outcome.status:8} {outcome.error}"
     if (made := outcome.made) is None:
         return f"skipped  {job.target} exists"
     if made.copied:
@@ -88,8 +91,15 @@ def success_line(job: Job, made: Upscaled) -> str:
 
 
 def _pictures(made: Upscaled) -> str:
+    if made.film is not None:
+        return f"{frames(made.film['frames'])}, {made.width}x{made.height}"
     count = f"{made.pictures} pictures, " if made.pictures > 1 else ""
     return f"{count}{made.width}x{made.height}"
+
+
+def frames(count: int) -> str:
+    """Returns a number of frames for people."""
+    return "1 frame" if count == 1 else f"{count} frames"
 
 
 def place(target: Path) -> str:
@@ -155,15 +165,20 @@ def stages_table(tally: Tally) -> list[str]:
 def summary(tally: Tally, passed_over: int, left: int) -> str:
     """Describes how a batch ended; `left` files were not begun, or were dropped."""
     counts = tally.counts
-    parts = [f"{counts['done']} done"]
-    if tally.pictures > counts["done"]:
-        parts[0] += f" ({tally.pictures} pictures)"
+    parts, inside = [f"{counts['done']} done"], []
+    if tally.pictures and (tally.films or tally.pictures > counts["done"]):
+        inside.append("1 picture" if tally.pictures == 1 else f"{tally.pictures} pictures")
+    if tally.films:
+        films = "1 film" if tally.films == 1 else f"{tally.films} films"
+        inside.append(f"{films} of {frames(tally.frames)}")
+    parts[0] += f" ({', '.join(inside)})" if inside else ""
+    parts += [f"{counts['damaged']} damaged"] if counts["damaged"] else []
     parts += [f"{counts['copied']} copied"] if counts["copied"] else []
     parts += [f"{counts['skipped']} skipped", f"{len(tally.failed)} failed"]
     parts += [f"{left} not done"] if left else []
-    files = "1 file that is not a picture"
+    files = "1 file that is no picture and no film"
     if passed_over > 1:
-        files = f"{passed_over} files that are not pictures"
+        files = f"{passed_over} files that are no pictures and no films"
     others = f"; skipped {files}" if passed_over else ""
     rate = f"; {tally.seconds:.1f} s, {tally.rate:.2f} Mpixel/s" if tally.pixels else ""
     return ", ".join(parts) + others + rate

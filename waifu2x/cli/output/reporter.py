@@ -56,7 +56,7 @@ class BatchReporter:
         as_json: bool,
     ) -> None:
         """`expected` is the number of outcomes, None if it is unknown; `passed_over` the number of
-        files that are no pictures."""
+        files that are neither pictures nor films."""
         self.tally = Tally()
         self.stopped_for = ""
         """The reason to begin no more files."""
@@ -112,15 +112,15 @@ class BatchReporter:
         if recomputed := report.recomputed_line(self.tally.recomputed):
             lines.append(recomputed)
         # A success is told only on a terminal, or with --verbose.
-        is_well = not (cut_off or self.tally.failed or self.left or self.stopped_for)
+        is_well = not (cut_off or self.tally.troubled or self.left or self.stopped_for)
         tell = report.say if is_well else report.error
         try:
             for line in report.stages_table(self.tally):
                 report.detail(line)
             for line in lines:
                 tell(line)
-            for outcome in self.tally.failed.values():
+            for outcome in self.tally.troubled:
                 report.error(report.text_line(outcome))
         finally:  # the terminal may be gone
             if self._page is not None:
-                self._page.finish(lines, self.tally.failed.values())
+                self._page.finish(lines, self.tally.troubled)

@@ -156,12 +156,13 @@ class HtmlReport:
         page = f'<bdi class="name">{_text(name)}</bdi> in ' if preview and preview.name else ""
         kept = ", as it is" if made.copied else ""
         seconds = "" if kept or page else f", {made.seconds:.2f} s"
+        frames = "" if made.film is None else f", {made.film['frames']} frames"
         again = ", computed again in fp32" if made.recomputed and not page else ""
         linked = "" if page else "name"
         return (
             f"<figure>{shown}<figcaption>{page}{self._link(job.source, linked)} &rarr; "
             f'{self._link(job.target)}<br><span class="faint">{width}x{height}'
-            f"{kept}{seconds}{again}</span></figcaption></figure>\n"
+            f"{frames}{kept}{seconds}{again}</span></figcaption></figure>\n"
         )
 
     def _link(self, path: Path, kind: str = "") -> str:

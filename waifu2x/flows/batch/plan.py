@@ -1,4 +1,4 @@
-"""Plans the work on a folder: finds its pictures and names the result of each."""
+"""Plans the work on a folder: finds its pictures and films, and names the result of each."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple, overload
 
 from waifu2x.flows.jobs import ARCHIVES, ARCHIVES_READ, Job, result_extension
 from waifu2x.flows.outcome import Outcome
-from waifu2x.formats import table
+from waifu2x.formats import film, table
 from waifu2x.system import stores
 from waifu2x.system.files import open_regular, reason
 from waifu2x.system.lazy_dataclass import dataclass
@@ -19,7 +19,7 @@ from waifu2x.system.lazy_dataclass import dataclass
 NameOf = Callable[[Path, str, str], str]
 """Names a result by its source, by a unique stem, and by its extension."""
 
-_TAKEN = frozenset((*table.READABLE, *ARCHIVES))
+_TAKEN = frozenset((*table.READABLE, *ARCHIVES, *film.READABLE))
 _JUNK = frozenset(("thumbs.db", "ehthumbs.db", "desktop.ini"))
 """Files that systems put beside pictures; macOS hides its own."""
 _JUNK_FOLDERS = frozenset(
@@ -29,7 +29,7 @@ _JUNK_FOLDERS = frozenset(
 
 
 class JobList(Sequence[Job]):
-    """Jobs from the pictures of one folder to their results in another. Names are kept as text: a
+    """Jobs from the files of one folder to their results in another. Names are kept as text: a
     folder may have hundreds of thousands, and a Job takes half a KiB."""
 
     def __init__(self, folder: Path, target: Path, names: Sequence[tuple[str, str]]) -> None:
@@ -69,7 +69,8 @@ class Plan:
     unreadable: list[Outcome]
     """Unreadable subfolders, as failed outcomes."""
     passed_over: int
-    """Files that are no pictures by name, and links to folders; not hidden or junk files."""
+    """Files that are neither pictures nor films by name, and links to folders; not hidden or junk
+    files."""
 
 
 def plan(
@@ -79,7 +80,7 @@ def plan(
     recursive: bool,
     name_of: NameOf = lambda source, stem, extension: f"{stem}.{extension}",
 ) -> Plan:
-    """Plans the pictures of a folder in order of path, each with a unique target.
+    """Plans the pictures and films of a folder in order of path, each with a unique target.
 
     Hidden files, other types, links to folders and the target folder are passed over. Pictures
     whose targets coincide (a.jpg, a.png) keep their type in the name (a.jpg.png, a.png.png). If
@@ -94,9 +95,7 @@ def plan(
             path = folder / found.path
             message = f"{path}: cannot read the folder: {reason(found.error)}"
             unreadable.append(Outcome(Job(path, target), error=message))
-        elif found.is_file and (
-            _extension(found.path) in _TAKEN or _is_misnamed(folder / found.path)
-        ):
+        elif found.is_file and _is_taken(folder, found.path):
             sources.append(found.path)
         else:
             passed_over += 1
@@ -149,16 +148,20 @@ def _folded(name: str) -> str:
 
 
 def _type(source: str, extension: str) -> str:
-    """Returns the extension of a source's target; an archive stays one."""
+    """Returns the extension of a source's target; archives and films stay what they are."""
     return result_extension(_extension(source)) or extension
 
 
-def _is_misnamed(path: Path) -> bool:
-    """Returns whether a file is a ZIP by its first bytes, but named as another archive."""
-    if path.suffix[1:].lower() not in ARCHIVES_READ or stores.is_url(path):
+def _is_taken(folder: Path, name: str) -> bool:
+    """Returns whether a file is a picture, an archive or a film: by its extension, and where that
+    is of other files as well, by its first bytes."""
+    extension = _extension(name)
+    if extension in _TAKEN:
+        return extension not in film.READABLE or not film.is_text(folder / name)
+    if extension not in ARCHIVES_READ or stores.is_url(folder):
         return False
     try:
-        with open_regular(path) as file:
+        with open_regular(folder / name) as file:
             return file.read(4) == b"PK\3\4"
     except OSError:
         return False
@@ -182,8 +185,8 @@ class Found(NamedTuple):
 
 def walk(folder: Path, recursive: bool, excluded: Path) -> Iterator[Found]:
     """Lists the files in a folder, recursively if `recursive`, without hidden and junk files. Skips
-    links to folders, `excluded`, and folders that lie in themselves, as bind mounts can make them.
-    Yields a subfolder only if it cannot be read."""
+    links to folders, `excluded`, parts of unfinished films, and folders that lie in themselves, as
+    bind mounts can make them. Yields a subfolder only if it cannot be read."""
     if stores.is_url(folder):
         yield from _below(folder, recursive, excluded)
         return
@@ -210,7 +213,7 @@ def walk(folder: Path, recursive: bool, excluded: Path) -> Iterator[Found]:
                 continue
             if not _is_folder(entry):
                 yield Found(path, _is_file(entry))
-            elif recursive and entry.name.lower() not in _JUNK_FOLDERS:
+            elif recursive and not _is_passed_over(entry.name):
                 waiting.append((path, above | {identity}))
 
 
@@ -218,9 +221,13 @@ def _below(url: Path, recursive: bool, excluded: Path) -> Iterator[Found]:
     for path in stores.listed(url, recursive):
         *folders, name = path.split("/")
         hidden = any(part.startswith(".") for part in (*folders, name))
-        junk = name.lower() in _JUNK or any(each.lower() in _JUNK_FOLDERS for each in folders)
+        junk = name.lower() in _JUNK or any(map(_is_passed_over, folders))
         if not hidden and not junk and excluded not in (url / path).parents:
             yield Found(path)
+
+
+def _is_passed_over(folder: str) -> bool:
+    return folder.lower() in _JUNK_FOLDERS or film.holds_parts(folder)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:

@@ -19,6 +19,7 @@ from waifu2x.flows.batch.subset import Shard
 from waifu2x.flows.film.parts.part_runs import FilmWork, first_part
 from waifu2x.flows.film.reading.client import FilmReader
 from waifu2x.flows.film.request import PART_TICKS, THREADS, FilmJob, PreparedFilm, settings
+from waifu2x.formats.film import PARTS
 from waifu2x.formats.film.reading.selection import MAX_CHANGES, Change
 from waifu2x.formats.film.writing.encode import Encoded
 from waifu2x.formats.film.writing.header import FilmPlan
@@ -283,7 +284,7 @@ def _damaged(path: Path) -> OutputError:
 
 def parts_folder(target: Path) -> Path:
     """Returns the folder for the parts of an incomplete film."""
-    return target.with_name(f"{target.name}.parts")
+    return target.with_name(f"{target.name}{PARTS}")
 
 
 @dataclass(frozen=True)
