@@ -231,6 +231,7 @@ TABLE = (
         OneOf(("auto", "420", "422", "444")), "auto", "VALUE", heading=FILE),
     Setting("deinterlace", "auto (the default: films marked as interlaced), off, frame or field.",
         _FILMS, OneOf(("auto", "off", "frame", "field")), "auto", "HOW", heading=FILE,
+        joint=("--ivtc", "auto (the default), off, frame or field; --ivtc undoes 3:2 pulldown."),
         group="fields", http="What is made of interlaced films"),
     Setting("ivtc", "Remove the 3:2 pulldown of films in NTSC.", _FILMS, heading=FILE,
         group="fields"),
