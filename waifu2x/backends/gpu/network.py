@@ -181,8 +181,8 @@ class GpuNetwork:
         if model.frames > 1:
 
             def read(picture: PlanarPicture) -> NDArray[np.float32]:
-                (pixels,) = self._converted(lambda bands: bands.pixels([picture]))
-                return pixels
+                made = self._converted(lambda bands: bands.pixels([picture]))
+                return made.reshape(made.shape[1:])
 
             def write(pixels: NDArray[np.float32], out: PlanarPicture) -> None:
                 made = np.ascontiguousarray(pixels)[np.newaxis]
