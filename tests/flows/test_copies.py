@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 import tracemalloc
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +50,7 @@ def smooth(*shape: int) -> NDArray[np.uint8]:
 
 
 class Recorder:
-    """A link that does what networks do, and knows all arrays that it makes."""
+    """A driver that does what networks do, and a pool that knows all arrays that it makes."""
 
     def __init__(self) -> None:
         self.pool = SharedPool()
@@ -59,21 +58,19 @@ class Recorder:
         self.offered: list[OfferedCall] = []
         self.reports: list[Report] = []
         self.holds = self.pool.holds
-        self.codec: Codec | None = None
+        self.codec = Codec(self.tell, self)  # type: ignore[arg-type]
 
-    def allocate(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    def array(self, shape: tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
         self.made.append(self.pool.array(shape, dtype))
         return self.made[-1]
 
-    def report(self, report: Report) -> None:
+    def tell(self, report: Report) -> None:
         self.reports.append(report)
-
-    def offer(self, number: int, calls: Sequence[OfferedCall]) -> None:
-        assert self.codec is not None
-        self.offered += calls
-        for call in calls:
-            double(call.pixels, call.out)
-        self.codec.deliver(Computed(number, None, False))
+        if isinstance(report, codec.Offered):
+            self.offered += report.calls
+            for call in report.calls:
+                double(call.pixels, call.out)
+            self.codec.deliver(Computed(report.number, None, False))
 
 
 def double(pixels: NDArray[Any], out: NDArray[Any]) -> None:
@@ -109,8 +106,7 @@ def test_a_codec_worker_copies_no_pixels(
     enlarger = upscaler.enlarger
     output = Output(target, Quality(), "fail")
     task = CodecTask(enlarger.facts, enlarger.request, enlarger.noise, None, output, 10**8, 1)
-    link.codec = Codec(link)
-    link.codec.deliver(Make(Job(path, tmp_path / f"out.{target}"), 1 << 40, task))
+    link.codec.deliver(Make(Job(path, tmp_path / f"out.{target}"), None, 1 << 40, task))
     link.codec.deliver(None)
     link.codec.run()
     ended = link.reports[-1]
@@ -135,8 +131,7 @@ def test_a_codec_worker_has_no_memory_for_copies(
     link = Recorder()
     enlarger = upscaler.enlarger
     task = CodecTask(enlarger.facts, enlarger.request, enlarger.noise, None, PNG, 10**8, 1)
-    link.codec = Codec(link)
-    link.codec.deliver(Make(Job(path, tmp_path / "out.png"), 1 << 40, task))
+    link.codec.deliver(Make(Job(path, tmp_path / "out.png"), None, 1 << 40, task))
     link.codec.deliver(None)
     tracemalloc.start()
     link.codec.run()
@@ -176,21 +171,20 @@ def test_the_driver_copies_no_pixels(
             return call.out
 
     def noted(whole: Any) -> Any:
-        def on_report(this: Any, report: Report) -> None:
+        def tell(report: Report) -> None:
             if isinstance(report, codec.Offered):
                 with lock:
                     offered.extend(places(call.pixels, call.out) for call in report.calls)
-            whole(this, report)
+            whole(report)
 
-        return on_report
+        return tell
 
     for kind in (worker.CodecProcess, worker.CodecThread):
-        begin = kind.__init__
 
-        def init(self: Any, on_report: Any, *rest: Any, begin: Any = begin, **named: Any) -> None:
-            begin(self, noted(on_report), *rest, **named)
+        def start(self: Any, tell: Any, begin: Any = kind.start) -> None:
+            begin(self, noted(tell))
 
-        monkeypatch.setattr(kind, "__init__", init)
+        monkeypatch.setattr(kind, "start", start)
     use_network(upscaler, Network(), monkeypatch)
     folder = tmp_path / "in"
     folder.mkdir()

@@ -40,7 +40,7 @@ from waifu2x.backends import Device
 from waifu2x.errors import BackendError, DeviceError
 from waifu2x.flows.batch import crew, driver, worker
 from waifu2x.flows.batch.assignments import FileRequest
-from waifu2x.flows.batch.codec import MakePage, Paged
+from waifu2x.flows.batch.codec import Make, Paged
 from waifu2x.flows.batch.driver import DeviceDriver, RunOptions
 from waifu2x.flows.batch.plan import plan
 from waifu2x.flows.batch.semaphore import MemorySemaphore
@@ -66,9 +66,9 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     names: list[str] = []
 
     class Counted(CodecProcess):
-        def __init__(self, on_report: Any, name: str, pin: Any) -> None:
-            names.append(name)
-            super().__init__(on_report, name, pin)
+        def start(self, tell: Any) -> None:
+            names.append(self.name)
+            super().start(tell)
 
     monkeypatch.setattr(crew, "CodecProcess", Counted)
     return names
@@ -545,12 +545,16 @@ def test_closing_does_not_wait_for_a_page_to_be_sent(
     sending = threading.Event()
 
     class Watched(CodecProcess):
-        def send(self, command: Any) -> None:
-            if isinstance(command, MakePage) and not stuck:
+        def start(self, tell: Any) -> None:
+            super().start(tell)
+            self.send = self._send
+
+        def _send(self, command: Any) -> None:
+            if isinstance(command, Make) and not stuck:
                 stuck.append(self)
                 stand_still(self._child.pid)
                 sending.set()
-            super().send(command)
+            self._child.send(command)
 
     monkeypatch.setattr(crew, "CodecProcess", Watched)
     comic(tmp_path / "in/book.cbz", 3, size=100_000)

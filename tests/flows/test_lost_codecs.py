@@ -45,6 +45,7 @@ from waifu2x.flows.batch.worker import CodecProcess
 from waifu2x.flows.fleet import shared_memory
 from waifu2x.flows.fleet.processes import ChildProcess, EndedError
 from waifu2x.flows.fleet.shared_memory import AttachedPool, SharedArray
+from waifu2x.flows.fleet.supervisor import State
 from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import Job
 from waifu2x.flows.outcome import STOPPED
@@ -395,13 +396,15 @@ def test_processes_that_die_while_they_have_nothing_to_do(
     started: list[str] = []
 
     class Counted(CodecProcess):
-        def __init__(self, on_report: Any, name: str, pin: Any) -> None:
-            started.append(name)
-            super().__init__(on_report, name, pin)
+        def start(self, tell: Any) -> None:
+            started.append(self.name)
+            super().start(tell)
 
     def dying() -> Any:
         yield jobs[0]
-        while len(these._crew._free) < 4:  # until all are up
+        while (
+            sum(each.state is State.READY for each in these._crew.workers) < 4
+        ):  # until all are up
             yield None
         for child in processes():
             child.kill()

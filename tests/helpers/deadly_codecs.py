@@ -60,7 +60,7 @@ def work(connection: Connection) -> None:
 
     for module in (archive, upscaling):
         module.open_content = open_content  # type: ignore[attr-defined]
-    worker._PipeLink.offer = deadly("network", worker._PipeLink.offer)  # type: ignore[method-assign]
+    worker._offer = deadly("network", worker._offer)
     ContentSink.add = deadly("encode", ContentSink.add)  # type: ignore[method-assign]
     files._rename = deadly("named", files._rename)
     worker.work(connection)

@@ -6,7 +6,6 @@ Codec workers make its pages.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
@@ -29,7 +28,7 @@ class ArchiveOwners:
 
     def __init__(
         self,
-        waiting: deque[Assignment],
+        add: Callable[[Assignment], None],
         changed: threading.Condition,
         stopped: threading.Event,
         *,
@@ -38,12 +37,12 @@ class ArchiveOwners:
         on_ended: Callable[[Outcome], None],
         on_defect: Callable[[BaseException], None],
     ) -> None:
-        """Gives workers the pages of archives by the queue `waiting`, at most `in_flight` of each
-        at a time. Calls `on_ended` with outcomes, while it holds the lock, and `on_defect` with
-        errors of the program."""
+        """Gives workers the pages of archives by `add`, which raises StoppedError, at most
+        `in_flight` of each at a time. Calls `on_ended` with outcomes, while it holds the lock, and
+        `on_defect` with errors of the program."""
         self.owners: dict[threading.Thread, Job] = {}
         """Owners and their archives."""
-        self._waiting = waiting
+        self._add = add
         self._changed = changed
         self._stopped = stopped
         self._in_flight = in_flight
@@ -104,11 +103,7 @@ class ArchiveOwners:
     ) -> ArchivePage:
         """Has a worker make a page, and returns it. Raises FailedError, StoppedError."""
         page = WantedPage(name, content)
-        with self._changed:
-            if self._stopped.is_set():
-                raise StoppedError
-            self._waiting.append(Assignment(job, request, page, on_progress))
-            self._changed.notify_all()
+        self._add(Assignment(job, request, page, on_progress))
         answer = page.answer.get()
         if isinstance(answer, Exception):
             raise answer

@@ -1,8 +1,8 @@
 """The work of a codec worker: it reads, decodes and prepares files; finishes, encodes and writes
 them.
 
-The driver, which has the device, runs the networks. It tells a worker to make a file (Make) or a
-page of an archive (MakePage). The worker hands each picture over as arrays (Offered), hears when
+The driver, which has the device, runs the networks. It tells a worker to make a file or a page of
+an archive (Make). The worker hands each picture over as arrays (Offered), hears when
 the results are there (Computed), and reports its Outcome or returns the page
 (Paged). Each worker makes one file or page at a time.
 """
@@ -12,15 +12,16 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import Progress
 from waifu2x.flows.batch.semaphore import needed_bytes
+from waifu2x.flows.fleet.messages import Failed, Lost, Opened
 from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import Job, Output
 from waifu2x.flows.outcome import STOPPED, Outcome, outcome_of_error, run_one
@@ -35,6 +36,7 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from waifu2x.flows.archive import ArchivePage
+    from waifu2x.flows.fleet.shared_memory import SharedPool
 
 
 @dataclass(frozen=True)
@@ -57,22 +59,13 @@ class CodecTask:
 
 class Make(NamedTuple):
     job: Job
+    """The file's, or the page's archive's."""
+    page: tuple[str, bytes] | None
+    """The page's name for messages, and the content of its file."""
     allowance: int
     """Bytes of memory that need no permission."""
     task: CodecTask | None
     """None: as for the file or page before."""
-
-
-class MakePage(NamedTuple):
-    job: Job
-    """The archive's."""
-    name: str
-    """For messages."""
-    content: bytes
-    """The page's file."""
-    allowance: int
-    task: CodecTask | None
-    """As for Make."""
 
 
 class Proceed(NamedTuple):
@@ -90,15 +83,11 @@ class Computed(NamedTuple):
     """Whether the picture was computed again in wider numbers."""
 
 
-Command = Make | MakePage | Proceed | Computed | None
+Command = Make | Proceed | Computed | None
 """None: there are no more files."""
 
 
 # Reports to the driver:
-
-
-class Up(NamedTuple):
-    """The worker is ready for its first file."""
 
 
 class Looked(NamedTuple):
@@ -136,6 +125,17 @@ class Offered(NamedTuple):
     dropped: Sequence[int]
     """Numbers of shared segments that were freed."""
 
+    @property
+    def arrays(self) -> list[Any]:
+        """Returns the arrays of all calls."""
+        return [array for call in self.calls for array in (call.pixels, call.out)]
+
+    def moved(self, arrays: Iterable[Any]) -> Offered:
+        """Returns the offer with other descriptions of its arrays."""
+        each = iter(arrays)
+        calls = [call._replace(pixels=next(each), out=next(each)) for call in self.calls]
+        return self._replace(calls=calls)
+
 
 class Notified(NamedTuple):
     """A notice about the file, for people."""
@@ -149,46 +149,24 @@ class Paged(NamedTuple):
     page: ArchivePage
 
 
-class Defect(NamedTuple):
-    """An error of the program, not of a file."""
-
-    error: Exception
-
-
-class Died(NamedTuple):
-    """The worker has ended, as the end of its connection shows."""
-
-    why: str
-
-
-Report = Up | Looked | Released | Offered | Notified | Outcome | Paged | Defect | Died
-
-
-class Link(Protocol):
-    """A worker's connection to the driver. Threads may share it."""
-
-    def report(self, report: Report) -> None: ...
-
-    @property
-    def allocate(self) -> Allocate | None:
-        """Returns a function that makes arrays visible to the driver; None: all are."""
-
-    def holds(self, array: NDArray[Any]) -> bool:
-        """Returns whether the driver sees an array."""
-
-    def offer(self, number: int, calls: Sequence[OfferedCall]) -> None:
-        """Hands over calls with arrays that the driver sees."""
+Report = Opened | Looked | Released | Offered | Notified | Outcome | Paged | Failed | Lost
+"""Opened: the worker is ready for its first file; Failed: an error of the program, not of a file;
+Lost: the worker's process has ended."""
+OnReport = Callable[[Report], None]
 
 
 class Codec:
     """Makes files and pages for the driver, one after the other."""
 
-    def __init__(self, link: Link) -> None:
-        self._link = link
+    def __init__(self, tell: OnReport, pool: SharedPool | None = None) -> None:
+        """`tell` gets reports, from any thread. `pool` has the arrays that the driver sees; None:
+        it sees all."""
+        self._tell = tell
+        self._pool = pool
         self._task: CodecTask
         self._enlarger: Enlarger
         """Set, as `_task`, with the first file."""
-        self._jobs: queue.SimpleQueue[Make | MakePage | None] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Make | None] = queue.SimpleQueue()
         self._numbers = itertools.count()
         self._lock = threading.Lock()
         self._waiting: dict[int, queue.SimpleQueue[Proceed | Computed | StoppedError]] = {}
@@ -216,15 +194,15 @@ class Codec:
         self._jobs.put(None)
 
     def run(self) -> None:
-        """Makes files and pages until there are no more. Raises what the link raises."""
-        self._link.report(Up())
+        """Makes files and pages until there are no more."""
+        self._tell(Opened("codecs"))
         while (make := self._jobs.get()) is not None:
             try:
                 self._allowance = make.allowance
                 if make.task is not None:
                     self._take(make.task)
-                if isinstance(make, MakePage):
-                    made: Outcome | Paged = self._page(make)
+                if make.page is not None:
+                    made: Outcome | Paged = self._page(make.job, *make.page)
                 else:
                     output = self._task.output.again(make.job)
                     options = self._options(self._task.in_flight)
@@ -235,9 +213,9 @@ class Codec:
                 # Only the page is unwanted: another one of its archive has failed.
                 made = Outcome(make.job, error=STOPPED)
             except Exception as error:
-                self._link.report(Defect(error))
+                self._tell(Failed(error))
                 continue
-            self._link.report(made)
+            self._tell(made)
 
     def _take(self, task: CodecTask) -> None:
         self._task = task
@@ -250,29 +228,29 @@ class Codec:
             in_flight=in_flight,
             alone=False,
             on_progress=self._note_share,
-            on_notice=lambda text: self._link.report(Notified(text)),
+            on_notice=lambda text: self._tell(Notified(text)),
         )
 
-    def _page(self, make: MakePage) -> Paged | Outcome:
+    def _page(self, job: Job, name: str, content: bytes) -> Paged | Outcome:
         """Makes a page; returns it, or the outcome of its archive."""
         # Late: most folders have no archive.
         from waifu2x.flows.archive import upscale_page
 
         output, options = self._task.output, self._options(in_flight=1)
         try:
-            return Paged(upscale_page(make.name, make.content, output, self._enlarger, options))
+            return Paged(upscale_page(name, content, output, self._enlarger, options))
         except Exception as error:
-            return outcome_of_error(make.job, output, error)
+            return outcome_of_error(job, output, error)
 
     def _compute(
         self, calls: Sequence[ChainCall], on_progress: Progress, on_recomputed: Callable[[], None]
     ) -> list[NDArray[Any]]:
         """Hands the calls of a picture over and waits for their results."""
         offered = []
-        allocate = self._link.allocate or np.empty
+        allocate = self._pool.array if self._pool else np.empty
         for call in calls:
             pixels = call.pixels
-            if not self._link.holds(pixels):
+            if self._pool and not self._pool.holds(pixels):
                 pixels = allocate(pixels.shape, pixels.dtype)
                 pixels[...] = call.pixels
             out = allocate(call.shape, call.dtype)
@@ -280,7 +258,7 @@ class Codec:
             self._told.share = 0.0
             on_progress(call.share)
             offered.append(OfferedCall(call.factor, call.noise, pixels, out, self._told.share))
-        computed = self._answered(lambda number: self._link.offer(number, offered))
+        computed = self._answered(lambda number: self._tell(Offered(number, offered, ())))
         assert isinstance(computed, Computed)
         if computed.error is not None:
             raise computed.error
@@ -308,7 +286,7 @@ class Codec:
     @contextmanager
     def _reserve(self, content: bytes) -> Iterator[Allocate | None]:
         """Waits for the memory that a file with that content needs."""
-        allocate = self._link.allocate
+        allocate = self._pool.array if self._pool else None
         size = needed_bytes(content, self._enlarger, self._task.in_flight)
         if size <= self._allowance:
             yield allocate
@@ -317,28 +295,10 @@ class Codec:
 
         def look(number: int) -> None:
             numbers.append(number)
-            self._link.report(Looked(number, size))
+            self._tell(Looked(number, size))
 
         self._answered(look)
         try:
             yield allocate
         finally:
-            self._link.report(Released(*numbers))
-
-
-OnReport = Callable[[Report], None]
-
-
-class DirectLink:
-    """The link of a worker that is a thread of the driver's process."""
-
-    allocate = None
-
-    def __init__(self, on_report: OnReport) -> None:
-        self.report = on_report
-
-    def holds(self, array: NDArray[Any]) -> bool:
-        return True
-
-    def offer(self, number: int, calls: Sequence[OfferedCall]) -> None:
-        self.report(Offered(number, calls, ()))
+            self._tell(Released(*numbers))

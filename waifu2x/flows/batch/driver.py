@@ -14,6 +14,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -34,7 +35,8 @@ from waifu2x.flows.batch.crew import Crew, CrewSize, cores_of, most_workers
 from waifu2x.flows.batch.scheduler import NetworkCall, Scheduler
 from waifu2x.flows.batch.semaphore import MemorySemaphore
 from waifu2x.flows.batch.worker import CodecWorker
-from waifu2x.flows.fleet.supervisor import DEVICES
+from waifu2x.flows.fleet.messages import Failed, Lost, Opened
+from waifu2x.flows.fleet.supervisor import DEVICES, State
 from waifu2x.flows.flow import StoppedError
 from waifu2x.flows.jobs import Identity, InFlight, Job, OnNotice, Output, is_archive, may_write
 from waifu2x.flows.outcome import STOPPED, FailedError, Outcome
@@ -89,9 +91,7 @@ class DeviceDriver:
         """Outcomes; an error that is a defect; None when all jobs have ended."""
         self._jobs = iter(jobs)
         self._request_of = request_of
-        self._sources = options.sources
-        self._on_progress = options.on_progress
-        self._on_notice = options.on_notice
+        self._options = options
         in_flight, sharing = options.in_flight, options.sharing
         in_network = calls_at_once(engine, in_flight)
         self._scheduler = Scheduler(in_network)
@@ -101,22 +101,18 @@ class DeviceDriver:
         self._stopped = threading.Event()
         self._device_failed = threading.Event()
         self._changed = threading.Condition()
-        self._assigned: dict[CodecWorker, Assignment] = {}
         self._waiting: deque[Assignment] = deque()
-        """Pages of archives, and what was under way in processes that have ended: these come before
-        further jobs."""
+        """Pages of archives, and what was under way in lost processes: these come before further
+        jobs."""
         self._is_exhausted = False
         self._crew = Crew(
-            self._scheduler,
+            CrewSize(most, cores_of(sharing), in_flight is None, options.isolates),
             engine.backend.pin,
-            self._changed,
-            self._stopped,
-            CrewSize(most, cores_of(sharing), grows=in_flight is None, isolates=options.isolates),
-            is_needless=lambda: self._is_exhausted and not (self._waiting or self._archives.owners),
-            on_report=self._on_report,
+            self._scheduler.idle_seconds,
+            self._on_report,
         )
         self._archives = ArchiveOwners(
-            self._waiting,
+            self._add,
             self._changed,
             self._stopped,
             in_flight=most * _PAGES_EACH,
@@ -125,15 +121,12 @@ class DeviceDriver:
             on_defect=self._fail,
         )
         self._feeder = threading.Thread(target=self._feed, name="waifu2x-jobs", daemon=True)
-        self._second_feeder = threading.Thread(
-            target=self._feed_waiting, name="waifu2x-pages", daemon=True
-        )
 
     def start(self, all_at_once: bool) -> None:
         """Starts the first workers, or all."""
-        self._crew.start(all_at_once)
+        with self._changed:
+            self._crew.start(all_at_once)
         self._feeder.start()
-        self._second_feeder.start()
 
     def stop(self) -> None:
         """Ends the work at once; unfinished files leave nothing."""
@@ -141,46 +134,38 @@ class DeviceDriver:
         with self._changed:
             self._changed.notify_all()
             workers = list(self._crew.workers)
-            made = {worker: each.job for worker, each in self._assigned.items() if not each.page}
+            wanted = [*(each.assignment for each in workers), *self._waiting]
             owners = dict(self._archives.owners)
-            wanted = [*self._assigned.values(), *self._waiting]
-        for each in wanted:
-            if each.page is not None:
-                each.page.answer.put(StoppedError())
+        for assignment in wanted:
+            if assignment is not None and assignment.page is not None:
+                assignment.page.answer.put(StoppedError())
         for worker in workers:
-            worker.stop()
+            worker.kill()
         for owner, job in owners.items():
             owner.join(_OWNER_SECONDS)
             clear_job(job, False)
         for worker in workers:
-            worker.join()
-            if worker in made:
-                clear_job(made[worker], worker.is_process)
+            worker.close()
+            if (assignment := worker.assignment) is not None and assignment.page is None:
+                clear_job(assignment.job, worker.is_process)
         self._scheduler.close()
         for worker in workers:
             worker.release()
-        for feeder in (self._feeder, self._second_feeder):
-            if feeder.ident is not None:
-                feeder.join(_FEEDER_SECONDS)
+        if self._feeder.ident is not None:
+            self._feeder.join(_FEEDER_SECONDS)
 
     def end(self, job: Job) -> None:
-        """Ends the process that is at a job, which fails with it."""
+        """Ends the processes that are at a job, which nobody wants any more."""
         with self._changed:
-            workers = [worker for worker, each in self._assigned.items() if each.job == job]
-        for worker in workers:
-            if worker.is_process:
-                worker.stop()
+            for worker in self._crew.workers:
+                if worker.is_process and worker.assignment and worker.assignment.job == job:
+                    worker.kill()
 
-    # A thread feeds jobs to workers, since their iterator may block.
+    # A thread asks for jobs, since their iterator may block.
 
     def _feed(self) -> None:
         try:
-            while (worker := self._crew.vacant(self._may_begin)) is not None:
-                # Meanwhile there may be pages for it.
-                self._crew.vacate(worker)
-                job = self._next()
-                if job is None:
-                    break
+            while (job := self._next()) is not None:
                 request = self._request_of(job)
                 outcome = self._settled(job, request)
                 if outcome is not None:
@@ -188,8 +173,8 @@ class DeviceDriver:
                 elif is_archive(job.source):
                     self._archives.begin(job, request)
                 else:
-                    file = Assignment(job, request, None, partial(self._on_progress, job))
-                    self._hand_out(self._may_begin, [file].pop)
+                    on_progress = partial(self._options.on_progress, job)
+                    self._add(Assignment(job, request, None, on_progress))
         except BaseException as error:
             self._fail(error)
         finally:
@@ -197,62 +182,20 @@ class DeviceDriver:
                 self._is_exhausted = True
                 self._tell_end()
 
-    def _feed_waiting(self) -> None:
-        waiting = self._waiting
-        try:
-            while self._hand_out(
-                lambda: bool(waiting), waiting.popleft, lambda: waiting[0].lost > 0
-            ):
-                pass
-        except BaseException as error:
-            self._fail(error)
-
-    def _hand_out(
-        self,
-        is_turn: Callable[[], bool],
-        take: Callable[[], Assignment],
-        in_process: Callable[[], bool] = lambda: False,
-    ) -> bool:
-        """Waits as `Crew.vacant`, and gives the worker what `take` returns. Returns False at the
-        end."""
-        with self._changed:
-            worker = self._crew.vacant(is_turn, in_process)
-            if worker is None:
-                return False
-            self._assigned[worker] = assignment = take()
-            job, page, request = assignment.job, assignment.page, assignment.request
-        try:
-            assignment.on_progress(0.0)
-        except StoppedError:
-            self._end(worker, assignment, Outcome(job, error=STOPPED))
-            return True
-        if assignment.lost and not worker.is_process:
-            error = f"{job.source}: not made, since no process can be started for it"
-            self._end(worker, assignment, Outcome(job, error=error))
-            return True
-        task = None if worker.told is request else request.task_for(worker.is_process)
-        worker.told = request
-        if page is None:
-            job = replace(job, repeated=job.repeated or assignment.lost > 0)
-            worker.send(codec.Make(job, self._allowance, task))
-        else:
-            worker.send(codec.MakePage(job, page.name, page.content, self._allowance, task))
-        return True
-
-    def _may_begin(self) -> bool:
-        """Returns whether a worker may take a new job. The caller holds the lock."""
-        return not self._waiting
-
     def _next(self) -> Job | None:
-        """Returns the next job; None at the end, or once stopped."""
-        while not self._stopped.is_set():
+        """Returns the next job once a worker has room for it; None at the end, or once stopped."""
+        while True:
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._stopped.is_set() or (not self._waiting and self._crew.has_room)
+                )
+            if self._stopped.is_set():
+                return None
             try:
-                job = next(self._jobs)
+                if (job := next(self._jobs)) is not None:
+                    return job
             except StopIteration:
                 return None
-            if job is not None:
-                return job
-        return None
 
     def _settled(self, job: Job, request: FileRequest) -> Outcome | None:
         """Returns the outcome of a job that needs no worker."""
@@ -261,40 +204,91 @@ class DeviceDriver:
             return Outcome(job, error=message, device_failed=True)
         try:
             # Workers check this, too, but do not know the other inputs.
-            output = request.task.output.again(job)
-            if self._sources and not may_write(job, output.existing, self._sources):
+            existing, sources = request.task.output.again(job).existing, self._options.sources
+            if sources and not may_write(job, existing, sources):
                 return Outcome(job)
         except OutputError as error:
             return Outcome(job, error=error.sentence)
         return None
 
+    # The thread that adds work, or whose worker has become idle, hands out what waits.
+
+    def _add(self, assignment: Assignment) -> None:
+        """Adds a file or page. Raises StoppedError."""
+        with self._changed:
+            if self._stopped.is_set():
+                raise StoppedError
+            self._waiting.append(assignment)
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        """Gives idle workers what waits for them."""
+        try:
+            while (worker := self._taken()) is not None:
+                self._begin(worker)
+        except BaseException as error:  # no fault of what another thread is at
+            self._fail(error)
+
+    def _taken(self) -> CodecWorker | None:
+        """Returns an idle worker that has got the first assignment; None if there is no such."""
+        with self._changed:
+            if self._stopped.is_set() or not self._waiting:
+                return None
+            worker = self._crew.vacant(in_process=self._waiting[0].lost > 0)
+            if worker is not None:
+                worker.state, worker.assignment = State.BUSY, self._waiting.popleft()
+            return worker
+
+    def _begin(self, worker: CodecWorker) -> None:
+        """Sends a worker its assignment, unless that is not wanted any more."""
+        assignment = worker.assignment
+        assert assignment is not None
+        job, page, request = assignment.job, assignment.page, assignment.request
+        try:
+            assignment.on_progress(0.0)
+        except StoppedError:
+            self._end(worker, assignment, Outcome(job, error=STOPPED))
+            return
+        if assignment.lost and not worker.is_process:
+            error = f"{job.source}: not made, since no process can be started for it"
+            self._end(worker, assignment, Outcome(job, error=error))
+            return
+        task = None if worker.told is request else request.task_for(worker.is_process)
+        worker.told = request
+        job = replace(job, repeated=job.repeated or assignment.lost > 0)
+        content = None if page is None else (page.name, page.content)
+        worker.send(codec.Make(job, content, self._allowance, task))
+
     # Reports of workers come from a thread for each.
 
     def _on_report(self, worker: CodecWorker, report: codec.Report) -> None:
         try:
-            self._handle(worker, report)
+            if not self._stopped.is_set():
+                self._handle(worker, report)
         except BaseException as error:
             self._fail(error)
 
     def _handle(self, worker: CodecWorker, report: codec.Report) -> None:
-        if self._stopped.is_set():
-            return
-        if isinstance(report, codec.Up):
-            self._crew.greet(worker)
-            return
-        if isinstance(report, codec.Died):
+        assignment = worker.assignment
+        if isinstance(report, Opened):
+            with self._changed:
+                self._crew.greet(worker)
+                self._changed.notify_all()
+            self._hand_out()
+        elif isinstance(report, Lost):
             self._bury(worker, report.why)
-            return
-        with self._changed:
-            assignment = self._assigned.get(worker)
-        if assignment is None:
-            return  # stopped, and on its way out
-        if isinstance(report, codec.Offered):
+        elif isinstance(report, Failed):
+            raise report.error
+        elif assignment is None:
+            pass  # stopped, and on its way out
+        elif isinstance(report, codec.Offered):
             self._compute(worker, assignment, report)
         elif isinstance(report, Outcome):
             self._end(worker, assignment, replace(report, job=assignment.job))
+            self._hand_out()
         elif isinstance(report, codec.Paged):
-            self._end_page(worker, assignment, report.page)
+            self._end(worker, assignment, report.page)
+            self._hand_out()
         elif isinstance(report, codec.Looked):
             granted = partial(worker.send, codec.Proceed(report.number))
             assignment.memory[report.number] = report.size, granted
@@ -302,9 +296,7 @@ class DeviceDriver:
         elif isinstance(report, codec.Released):
             self._give_back(assignment, [report.number])
         elif isinstance(report, codec.Notified):
-            self._on_notice(assignment.job, report.text)
-        elif isinstance(report, codec.Defect):
-            raise report.error
+            self._options.on_notice(assignment.job, report.text)
 
     def _compute(self, worker: CodecWorker, assignment: Assignment, offer: codec.Offered) -> None:
         pending = Pending(offer.number, len(offer.calls))
@@ -364,50 +356,42 @@ class DeviceDriver:
             except Exception as unsent:  # an error of another library that cannot be sent
                 self._fail(unsent)
 
-    def _end(self, worker: CodecWorker, assignment: Assignment, outcome: Outcome) -> None:
-        if outcome.device_failed:
-            self._device_failed.set()
-        self._conclude(assignment, is_done=outcome.status == "done")
-        if assignment.page is not None:
-            assignment.page.answer.put(FailedError(outcome))
-        else:
-            if outcome.made is not None:
-                spent = with_wait(outcome.made.spent, assignment.waited)
-                outcome = replace(outcome, made=replace(outcome.made, spent=spent))
-            self.ended.put(outcome)
-        self._free_again(worker)
-
-    def _end_page(self, worker: CodecWorker, assignment: Assignment, page: ArchivePage) -> None:
-        assert assignment.page is not None
-        try:
-            self._conclude(assignment, is_done=True)
-        except StoppedError as error:
-            assignment.page.answer.put(error)
-        else:
-            spent = with_wait(page.spent, assignment.waited)
-            assignment.page.answer.put(page._replace(spent=spent))
-        self._free_again(worker)
-
-    def _conclude(self, assignment: Assignment, *, is_done: bool) -> None:
-        """Frees the memory of a file or page; reports the rest of it if it is done."""
+    def _end(
+        self, worker: CodecWorker, assignment: Assignment, made: Outcome | ArchivePage
+    ) -> None:
+        """Ends a file, or a page that is made or has an outcome of its archive."""
         self._give_back(assignment, list(assignment.memory))
         assignment.is_over = True
         left = 1.0 - assignment.told
-        if is_done and left > 1e-6:
-            assignment.on_progress(left)
-
-    def _free_again(self, worker: CodecWorker) -> None:
+        if left > 1e-6 and (not isinstance(made, Outcome) or made.status == "done"):
+            with suppress(StoppedError):  # too late
+                assignment.on_progress(left)
+        if not isinstance(made, Outcome):
+            assert assignment.page is not None
+            spent = with_wait(made.spent, assignment.waited)
+            assignment.page.answer.put(made._replace(spent=spent))
+        elif assignment.page is not None:
+            assignment.page.answer.put(FailedError(made))
+        elif made.made is None:
+            self.ended.put(made)
+        else:
+            spent = with_wait(made.made.spent, assignment.waited)
+            self.ended.put(replace(made, made=replace(made.made, spent=spent)))
         with self._changed:
-            self._assigned.pop(worker, None)
-            self._crew.vacate(worker)
+            if isinstance(made, Outcome) and made.device_failed:
+                self._device_failed.set()
+            worker.assignment = None
+            if worker.state is State.BUSY:
+                worker.state = State.READY
+            if not self._is_handed_out:
+                self._crew.grow()
             self._changed.notify_all()
             self._tell_end()
-        self._crew.grow()
 
     def _bury(self, worker: CodecWorker, why: str) -> None:
         """Handles the end of a process: another one makes its file or page, and replaces it."""
         with self._changed:
-            assignment = self._assigned.get(worker)
+            assignment = worker.assignment
             if assignment is not None:
                 assignment.is_over = True  # which ends its calls
             self._changed.wait_for(lambda: not worker.calls or self._stopped.is_set())
@@ -419,28 +403,24 @@ class DeviceDriver:
             if assignment.page is None:
                 clear_job(assignment.job, True)
             self._do_again(worker, assignment, why)
-        self._crew.add_processes()
+        with self._changed:
+            if not self._is_handed_out:
+                self._crew.add_processes()
+            self._changed.notify_all()
+        self._hand_out()
 
     def _do_again(self, worker: CodecWorker, assignment: Assignment, why: str) -> None:
-        """Gives the file or page of a lost process to another one, or fails it."""
-        lost = assignment.lost + 1
-        if lost >= DEVICES.tries:
-            error = f"{assignment.job.source}: it {DEVICES.blame(lost, f'its process {why}')}"
+        """Puts the file or page of a lost process in front of what waits, or fails it."""
+        assignment.lost += 1
+        if assignment.lost >= DEVICES.tries:
+            error = f"{assignment.job.source}: it {DEVICES.blame(assignment.lost, why)}"
             self._end(worker, assignment, Outcome(assignment.job, error=error))
             return
         self._give_back(assignment, list(assignment.memory))
-        again = Assignment(
-            assignment.job,
-            assignment.request,
-            assignment.page,
-            assignment.on_progress,
-            lost,
-            assignment.told,
-        )
         with self._changed:
-            del self._assigned[worker]
-            self._waiting.appendleft(again)
-            self._changed.notify_all()
+            assignment.progress, assignment.waited, assignment.is_over = 0.0, 0.0, False
+            worker.assignment = None
+            self._waiting.appendleft(assignment)
 
     def _end_archive(self, outcome: Outcome) -> None:
         """Passes the outcome of an archive on to the consumer. The caller holds the lock."""
@@ -455,9 +435,14 @@ class DeviceDriver:
             if not self._memory.withdraw(granted):
                 self._memory.release(size)
 
+    @property
+    def _is_handed_out(self) -> bool:
+        """Returns whether workers have got all there is to do. The caller holds the lock."""
+        return self._is_exhausted and not (self._waiting or self._archives.owners)
+
     def _tell_end(self) -> None:
         """Tells the consumer once no job is left. The caller holds the lock."""
-        if self._is_exhausted and not (self._assigned or self._waiting or self._archives.owners):
+        if self._is_handed_out and not any(each.assignment for each in self._crew.workers):
             self.ended.put(None)
 
     def _fail(self, error: BaseException) -> None:
@@ -484,8 +469,8 @@ def run(
 
     If the device has failed and no other replaces it, the rest fail untouched. `jobs` is asked when
     a worker is free; None means that there is no job now. With `many` files, for which
-    `worker.prepare` was called, a GPU gets all its workers at the start. Closing the iterator, or
-    an interrupt, ends the work at once: finished files stay, unfinished ones leave nothing.
+    `processes.prepare` was called, a GPU gets all its workers at the start. Closing the iterator,
+    or an interrupt, ends the work at once: finished files stay, unfinished ones leave nothing.
     """
     engine = upscaler.engine
     request = FileRequest(upscaler, output, max_pixels, calls_at_once(engine, options.in_flight))

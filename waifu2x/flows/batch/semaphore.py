@@ -38,17 +38,13 @@ class MemorySemaphore:
         """Calls `granted` when `size` bytes are free, now or within a `release`."""
         with self._lock:
             self._waiting.append((size, granted))
-            ready = self._grant()
-        for each in ready:
-            each()
+        self._grant()
 
     def release(self, size: int) -> None:
         """Returns granted bytes."""
         with self._lock:
             self._taken -= size
-            ready = self._grant()
-        for each in ready:
-            each()
+        self._grant()
 
     def withdraw(self, granted: Callable[[], None]) -> bool:
         """Cancels a request; returns False if it was granted, and its bytes have to be released."""
@@ -56,22 +52,21 @@ class MemorySemaphore:
             before = len(self._waiting)
             self._waiting = deque(each for each in self._waiting if each[1] is not granted)
             withdrawn = len(self._waiting) < before
-            ready = self._grant()
-        for each in ready:
-            each()
+        self._grant()
         return withdrawn
 
-    def _grant(self) -> list[Callable[[], None]]:
-        """Returns the requests that are granted now, to be called without the lock."""
-        ready = []
-        while self._waiting:
-            size, granted = self._waiting[0]
-            if self._taken and self._taken + size > self.size:
-                break
-            self._waiting.popleft()
-            self._taken += size
-            ready.append(granted)
-        return ready
+    def _grant(self) -> None:
+        """Grants the requests for which there is room now."""
+        while True:
+            with self._lock:
+                if not self._waiting:
+                    return
+                size, granted = self._waiting[0]
+                if self._taken and self._taken + size > self.size:
+                    return
+                self._waiting.popleft()
+                self._taken += size
+            granted()
 
 
 def needed_bytes(content: bytes, processing: Processing, in_flight: int = 1) -> int:

@@ -10,166 +10,129 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from multiprocessing.connection import Connection
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
 from waifu2x.backends import Pin
-from waifu2x.flows.batch.codec import Codec, Command, Died, DirectLink, Offered, OfferedCall, Report
+from waifu2x.flows.batch.codec import Codec, Command, Offered, OnReport, Report
+from waifu2x.flows.fleet.process_worker import followed
 from waifu2x.flows.fleet.processes import ChildProcess, EndedError, ParentProcess
-from waifu2x.flows.fleet.shared_memory import AttachedPool, SharedPool
+from waifu2x.flows.fleet.shared_memory import AttachedPool, SharedArray, SharedPool
+from waifu2x.flows.fleet.supervisor import State
 from waifu2x.system import allocator
 
 if TYPE_CHECKING:
-    from waifu2x.flows.batch.assignments import FileRequest
+    from waifu2x.flows.batch.assignments import Assignment, FileRequest
 
 _ENDING_SECONDS = 0.1
 """The longest wait for the end of a thread, whose codec cannot be interrupted."""
 
 
-class CodecWorker(Protocol):
-    """Makes one file or page at a time; reports come from its own thread."""
+class CodecWorker:
+    """Makes one file or page at a time; reports come from its own thread. The driver's lock guards
+    its attributes."""
 
     is_process: bool
-    told: FileRequest | None
-    """The latest request that it was sent."""
-    calls: int
-    """Network calls that use its memory."""
+    send: Callable[[Command], None]
+    """Sends a command; a lost worker ignores it."""
+    kill: Callable[[], None]
+    """Begins to end it at once. Later reports are void."""
 
-    def send(self, command: Command) -> None:
-        """Sends a command; if the worker is dead, a report says so."""
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.state = State.STARTING
+        self.assignment: Assignment | None = None
+        self.told: FileRequest | None = None
+        """The latest request that it was sent."""
+        self.calls = 0
+        """Network calls that use its memory."""
 
-    def stop(self) -> None:
-        """Begins to end it at once. Later reports are void."""
+    def start(self, tell: OnReport) -> None:
+        """Begins its life. Raises RuntimeError if the system has no more threads."""
+        raise NotImplementedError
 
-    def join(self) -> None:
-        """Waits for its end after `stop`; for a thread's, only a moment."""
+    def close(self) -> None:
+        """Waits for its end after `kill`; for a thread's, only a moment."""
+        raise NotImplementedError
 
     def release(self) -> None:
         """Frees its memory, once no call uses it."""
 
 
-class CodecThread:
+class CodecThread(CodecWorker):
     """A worker in this process."""
 
     is_process = False
 
-    def __init__(self, on_report: Callable[[CodecWorker, Report], None], name: str) -> None:
-        """Raises RuntimeError if no thread can be started."""
-        self.told: FileRequest | None = None
-        self.calls = 0
-        self._codec = Codec(DirectLink(lambda report: on_report(self, report)))
-        self._thread = threading.Thread(target=self._codec.run, name=name, daemon=True)
+    def start(self, tell: OnReport) -> None:
+        codec = Codec(tell)
+        self.send, self.kill = codec.deliver, codec.stop
+        self._thread = threading.Thread(target=codec.run, name=self.name, daemon=True)
         self._thread.start()
 
-    def send(self, command: Command) -> None:
-        self._codec.deliver(command)
-
-    def stop(self) -> None:
-        """Ends it where it waits for the driver, or in its next file."""
-        self._codec.stop()
-
-    def join(self) -> None:
+    def close(self) -> None:
         if self._thread is not threading.current_thread():
             self._thread.join(_ENDING_SECONDS)
 
-    def release(self) -> None:
-        """Does nothing: its memory is this process's."""
 
-
-class CodecProcess:
-    """A worker in a separate process. A thread here receives its reports."""
+class CodecProcess(CodecWorker):
+    """A worker in a separate process."""
 
     is_process = True
 
-    def __init__(
-        self,
-        on_report: Callable[[CodecWorker, Report], None],
-        name: str,
-        pin: Callable[[NDArray[Any]], Pin],
-    ) -> None:
-        """Starts the process in the background; `pin` is that of the device. Raises RuntimeError if
-        no thread can be started, OSError if no pipe can be opened."""
-        self.told: FileRequest | None = None
-        self.calls = 0
-        self._on_report = on_report
+    def __init__(self, name: str, pin: Callable[[NDArray[Any]], Pin]) -> None:
+        """`pin` is that of the device. Raises OSError if no pipe can be opened."""
+        super().__init__(name)
         self._child = ChildProcess(work, name="waifu2x-worker")
         self._attached = AttachedPool(self._child.connection, pin)
-        self._thread = threading.Thread(target=self._follow, name=name, daemon=True)
-        try:
-            self._thread.start()
-        except BaseException:
-            self._child.close()
-            raise
+        self.send, self.kill = self._child.send, self._child.kill
 
-    def send(self, command: Command) -> None:
-        """Sends a command; a dead process ignores it, and its reports end with Died."""
-        self._child.send(command)
+    def start(self, tell: OnReport) -> None:
+        """Starts the process in the background. Its last report is Lost."""
+        self._thread = followed(self._child, tell, self._received, self.name)
 
-    def stop(self) -> None:
-        self._child.kill()
-
-    def join(self) -> None:
+    def close(self) -> None:
         self._thread.join()
 
     def release(self) -> None:
         self._attached.close()
 
-    def _follow(self) -> None:
-        """Starts the process and passes its reports on until it has ended."""
-        try:
-            self._child.start()
-            while True:
-                self._on_report(self, self._received())
-        except EndedError as error:
-            why = str(error)
-        except Exception as error:
-            # Files that it sent besides cannot be told from the next message.
-            why = f"cannot share its memory: {error}"
-        self._child.close()
-        self._on_report(self, Died(why))
-
-    def _received(self) -> Report:
-        report: Report = self._child.receive()
+    def _received(self) -> Any:
+        report = self._child.receive()
         if not isinstance(report, Offered):
             return report
         self._attached.drop(report.dropped)
-        told = [array for call in report.calls for array in (call.pixels, call.out)]
         try:
-            arrays = iter(self._attached.receive(told))
+            return report.moved(self._attached.receive(report.arrays))
         except (EOFError, ConnectionError) as error:
             raise EndedError(self._child.how_ended()) from error
-        calls = [call._replace(pixels=next(arrays), out=next(arrays)) for call in report.calls]
-        return report._replace(calls=calls)
+        except OSError as error:
+            # Files that it sent besides cannot be told from the next message.
+            raise EndedError(f"cannot share its memory: {error}") from error
 
 
 def work(connection: Connection) -> None:
     """Runs the process: makes files until the driver wants no more."""
     allocator.keep_freed()
-    parent = ParentProcess(connection)
-    codec = Codec(_PipeLink(parent))
+    parent, pool = ParentProcess(connection), SharedPool()
+
+    def tell(report: Report) -> None:
+        if isinstance(report, Offered):
+            _offer(report, parent, pool)
+        else:
+            parent.tell(report)
+
+    codec = Codec(tell, pool)
     parent.listen(codec.deliver)
     codec.run()
 
 
-class _PipeLink:
-    """A link through a pipe and shared memory."""
+def _offer(offer: Offered, parent: ParentProcess, pool: SharedPool) -> None:
+    """Tells the driver where the arrays of an offer are."""
 
-    def __init__(self, parent: ParentProcess) -> None:
-        self._parent = parent
-        self._pool = SharedPool()
-        self.allocate = self._pool.array
-        self.holds = self._pool.holds
-        self.report = parent.tell
+    def message(told: Sequence[SharedArray], dropped: Sequence[int]) -> Offered:
+        return offer.moved(told)._replace(dropped=dropped)
 
-    def offer(self, number: int, calls: Sequence[OfferedCall]) -> None:
-        """Sends the places of arrays."""
-        arrays = [array for call in calls for array in (call.pixels, call.out)]
-
-        def message(told: Sequence[Any], dropped: Sequence[int]) -> Offered:
-            places = iter(told)
-            shared = [call._replace(pixels=next(places), out=next(places)) for call in calls]
-            return Offered(number, shared, dropped)
-
-        with self._parent.sending() as connection:
-            self._pool.send(connection, arrays, message)
+    with parent.sending() as connection:
+        pool.send(connection, offer.arrays, message)

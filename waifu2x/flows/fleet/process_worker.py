@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
+from typing import Any
 
 from waifu2x import __version__
 from waifu2x.errors import BackendError
@@ -61,10 +62,7 @@ class ProcessWorker:
         self._child = child = ChildProcess(
             work, self.opening, __version__, name="waifu2x-device", has_children=True
         )
-        self._thread = threading.Thread(
-            target=_follow, args=(child, tell), name=f"waifu2x-{self.name}", daemon=True
-        )
-        self._thread.start()
+        self._thread = followed(child, tell, child.receive, f"waifu2x-{self.name}")
 
     def send(self, message: Order | Withdraw) -> None:
         """Sends a message; a process that has ended ignores it."""
@@ -95,13 +93,28 @@ class ProcessWorker:
         self._child = self._thread = None
 
 
-def _follow(child: ChildProcess, tell: Tell) -> None:
+def followed(
+    child: ChildProcess, tell: Callable[[Any], None], receive: Callable[[], Any], name: str
+) -> threading.Thread:
+    """Starts a process in the background, and returns the thread that passes on to `tell` what
+    `receive` returns: Lost when that raises EndedError, or Failed, as the last. Raises RuntimeError
+    if the system has no more threads."""
+    thread = threading.Thread(target=_follow, args=(child, tell, receive), name=name, daemon=True)
+    try:
+        thread.start()
+    except BaseException:
+        child.close()
+        raise
+    return thread
+
+
+def _follow(child: ChildProcess, tell: Callable[[Any], None], receive: Callable[[], Any]) -> None:
     """Starts a process and passes its reports on until it has ended."""
     last: Report
     try:
         child.start()
         while True:
-            tell(child.receive())
+            tell(receive())
     except EndedError as error:
         # Its own processes may be about to give a file its name.
         child.wait_for_children(_GONE_SECONDS)
