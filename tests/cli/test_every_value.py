@@ -58,6 +58,7 @@ VALUES: dict[str, tuple[str, ...]] = {
     "--only-smaller-than": ("100",),
     "--quality": ("1", "100"),
     "--background": ("black", "#102030", "rgb(1, 2, 3)"),
+    "--strength": ("0", "0.5"),
     "--tile": ("auto", "16"),
     "--max-pixels": ("100000",),
     "--jobs": ("auto", "1:1:1", "1:2:1"),
@@ -69,7 +70,7 @@ NEEDS = {"--fit": ("--width", "20", "--height", "30"), "--overwrite": (), "--ski
 ELSEWHERE = {
     "--input", "--output", "--format", "--model", "--backend", "--device", "--precision",
     "--best-for", "--config", "--cluster", "--retry-failed", "--watch", "--report", "--help",
-    "--fail-fast", "--recursive",
+    "--fail-fast", "--recursive", "--mask",
 }  # fmt: skip
 """Options of what other tests take to the end: devices, files, folders."""
 FEW = ("png", "jpg")

@@ -11,6 +11,8 @@ from waifu2x.backends import Precision, Progress, ignore
 from waifu2x.backends.engine.closing import told
 from waifu2x.backends.engine.engine import Engine
 from waifu2x.formats.table import Compression, Range
+from waifu2x.imaging.arrays import ArrayLike
+from waifu2x.imaging.blend import Mask
 from waifu2x.imaging.sizes import Fit
 
 FilePath = str | os.PathLike[str]
@@ -29,6 +31,8 @@ class UpscalerOptions(TypedDict, total=False):
     shorter_side: int | None
     min_size: tuple[int, int] | None
     only_smaller_than: int | None
+    strength: float
+    mask: FilePath | ArrayLike | Mask | None
     tta: int
     model: str | os.PathLike[str] | None
     best_for: UseName | None

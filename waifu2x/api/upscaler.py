@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from functools import partial
+from pathlib import Path
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -34,6 +35,7 @@ from waifu2x.flows.noise_choice import choose
 from waifu2x.formats.metadata.profiles import in_srgb_tone
 from waifu2x.imaging import sizes
 from waifu2x.imaging.arrays import ArrayLike, as_array, checked, from_picture, to_picture
+from waifu2x.imaging.blend import Blend, Mask
 from waifu2x.imaging.enlarger import Enlarger, Networks
 from waifu2x.imaging.sizes import Fit
 from waifu2x.networks import model_set
@@ -76,6 +78,11 @@ class Upscaler:
         min_size: The least (width, height) of the result in pixels; nothing is ever reduced.
         only_smaller_than: Pictures whose longer side has at least this many pixels stay as they
             are.
+        strength: The share of the networks in results, from 0 to 1; the rest is the picture as
+            Lanczos enlarges it.
+        mask: A grey picture, the file of one, or an array (H, W): the share of the networks in each
+            pixel, which `strength` multiplies. White is all, black is none. It has the proportions
+            of the pictures, or else those of their results, and any size.
         tta: 1, 2, 4 or 8. With more than 1, each network runs on that many turned and mirrored
             versions of the picture, and the mean counts: a little better, for that many times
             the work.
@@ -116,6 +123,8 @@ class Upscaler:
         shorter_side: int | None = None,
         min_size: tuple[int, int] | None = None,
         only_smaller_than: int | None = None,
+        strength: float = 1.0,
+        mask: FilePath | ArrayLike | Mask | None = None,
         tta: int = 1,
         model: str | os.PathLike[str] | None = None,
         best_for: UseName | None = None,
@@ -135,6 +144,9 @@ class Upscaler:
             min_size=min_size,
             only_smaller_than=only_smaller_than,
         )
+        blend = _blend(strength, mask)
+        if blend is not None:
+            request = replace(request, blend=blend)
         model, noise, said = uses.choose(best_for, model, noise)
         chooses, level = noise == "auto", None
         if not (noise is None or chooses):
@@ -320,6 +332,24 @@ class Upscaler:
         return np.stack(
             [from_picture(self.enlarger.picture(to_picture(image), share), 3) for image in images]
         )
+
+
+def _blend(strength: float, mask: FilePath | ArrayLike | Mask | None) -> Blend | None:
+    """Returns the share of networks, None for all. Raises ValueError, and ImageError for a mask
+    that is no picture."""
+    if isinstance(strength, bool) or not (isinstance(strength, int | float) and 0 <= strength <= 1):
+        raise ValueError(f"Expected a strength from 0 to 1, but got {strength!r}")
+    if isinstance(mask, str | os.PathLike):
+        from waifu2x.formats.mask import read_mask
+
+        mask = read_mask(Path(mask))
+    elif mask is not None and not isinstance(mask, Mask):
+        from waifu2x.formats.mask import mask_of
+        from waifu2x.formats.pillow.images import from_pil
+
+        picture = from_pil(mask) if _is_pil(mask) else to_picture(checked(as_array(mask)))
+        mask = mask_of(picture, "mask")
+    return None if strength == 1 and mask is None else Blend(float(strength), mask)
 
 
 def _is_pil(image: object) -> TypeGuard[Image]:

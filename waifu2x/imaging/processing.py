@@ -27,6 +27,7 @@ from waifu2x.system.stopwatch import Stopwatch
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from waifu2x.imaging.blend import Blend
     from waifu2x.networks.chains import ChainFacts, Facts
 
 _FLOAT_BYTES = 4
@@ -72,6 +73,10 @@ class Prepared:
     """The colours; then the transparency, if networks scale it. Empty if no network is needed."""
     plan: ResizePlan | None
     """None if there is nothing to do."""
+    blend: Blend | None = None
+    """The share of networks, where there is a plain enlargement besides."""
+    masked: Part | None = None
+    """The part of the blend's mask for the result."""
 
     @property
     def finish_share(self) -> float:
@@ -105,7 +110,16 @@ class Processing:
         height, width = picture.pixels.shape[:2]
         if self.leaves(height, width):
             return Prepared(picture, (), None)
-        plan = self._plan(height, width)
+        plan, blend = self._plan(height, width), self.request.blend
+        if self._is_plain:
+            part = plan.part or Part.of(height, width)
+            picture = replace(picture, pixels=np.ascontiguousarray(picture.pixels))
+            return Prepared(picture, (), replace(plan, factor=1, part=part))
+        masked = None
+        if blend is not None and blend.mask is not None:
+            shown = plan.part or Part.of(height, width)
+            size = plan.height, plan.width
+            masked = blend.mask.part_for((height, width), size, shown)
         if plan.factor == 1 and self.noise is None:
             picture = replace(picture, pixels=np.ascontiguousarray(picture.pixels))
             return Prepared(picture, (), plan)
@@ -120,8 +134,9 @@ class Processing:
         if alpha is not None and not alpha.all():
             bled = bleed(to_unit(picture.pixels, np.float32), alpha, chain.radius)
             picture = replace(picture, pixels=from_unit(bled, picture.pixels.dtype))
-        share = 1.0 if plan.part is None else 1.0 - RESIZE_SHARE
-        calls = [_colours_call(picture.pixels, plan, chain, self.noise, share)]
+        share = 1.0 if plan.part is None and blend is None else 1.0 - RESIZE_SHARE
+        is_last = plan.part is None and blend is None
+        calls = [_colours_call(picture.pixels, plan.factor, chain, self.noise, share, is_last)]
         if opacity is not None:
             assert alpha is not None
             planes = alpha[..., np.newaxis].repeat(opacity.planes, axis=-1)
@@ -131,7 +146,12 @@ class Processing:
                 _call(planes, np.float32, plan.factor, opacity, None, halved),
             ]
         _check_memory(calls, plan)
-        return Prepared(picture, tuple(calls), plan)
+        return Prepared(picture, tuple(calls), plan, blend, masked)
+
+    @property
+    def _is_plain(self) -> bool:
+        """Returns whether networks have no share in results."""
+        return self.request.blend is not None and self.request.blend.strength == 0
 
     def result_size(self, height: int, width: int) -> tuple[int, int]:
         """Returns rows and columns of the result of a picture of that size."""
@@ -155,11 +175,12 @@ class Processing:
             radius = self.facts.facts(plan.factor, self.noise).radius
             if box := plan.needed(radius, height, width):
                 seen = (box[0].stop - box[0].start) * (box[1].stop - box[1].start)
-        area = seen * plan.factor**2
-        if plan.part is None:
+        area, made = seen * plan.factor**2, plan.height * plan.width
+        is_blended = self.request.blend is not None
+        if plan.part is None and not is_blended:
             return area / (height * width)
-        # Floats until they are resized, and after that once more.
-        return _FLOAT_BYTES * (area + plan.height * plan.width) / (height * width)
+        # Floats until they are resized, and after that once more; a plain enlargement and a mask.
+        return _FLOAT_BYTES * (area + made * (1 + 2 * is_blended)) / (height * width)
 
     def leaves(self, height: int, width: int) -> bool:
         """Returns whether a picture of that size stays as it is."""
@@ -172,14 +193,15 @@ class Processing:
         """Returns the factor of the chain that makes the whole result of an opaque picture of that
         size; None if more or less than a network is needed. Raises ModelError."""
         factor = self.chain_factor(height, width)
-        if factor is None or self._plan(height, width).part is not None:
+        is_more = self._plan(height, width).part is not None or self.request.blend is not None
+        if factor is None or is_more:
             return None
         return factor if planes in (self.facts.facts(factor, self.noise).planes, 1) else None
 
     def chain_factor(self, height: int, width: int) -> int | None:
         """Returns the factor of the chain that a picture of that size goes through; None for no
         chain."""
-        if self.leaves(height, width):
+        if self.leaves(height, width) or self._is_plain:
             return None
         plan = self._plan(height, width)
         return None if plan.factor == 1 and self.noise is None else plan.factor
@@ -224,7 +246,8 @@ def finish(
     spent = stopwatch or Stopwatch()
     pixels, alpha, dtype = source.pixels, source.alpha, source.pixels.dtype
     if results:
-        between = dtype if plan.part is None else np.dtype(np.float32)
+        is_last = plan.part is None and prepared.blend is None
+        between = dtype if is_last else np.dtype(np.float32)
         with spent("prepare"):
             seen = prepared.calls[0].pixels.shape[-1]
             pixels = _coloured(results[0], seen, pixels, between)
@@ -232,9 +255,20 @@ def finish(
                 alpha = from_unit(results[1].mean(axis=-1), between)
             elif alpha is not None:
                 alpha = alpha.repeat(plan.factor, 0).repeat(plan.factor, 1)
+    blend = prepared.blend
+    resized = dtype if blend is None else np.dtype(np.float32)
     if plan.part is not None:
         with spent("resize"):
-            pixels, alpha = _resized(pixels, alpha, plan, dtype)
+            pixels, alpha = _resized(pixels, alpha, plan, resized)
+    if blend is not None:
+        from waifu2x.imaging.blend import blended
+
+        with spent("resize"):
+            alpha = None if alpha is None else to_unit(alpha, np.float32)
+            part = plan.part or Part.of(*source.pixels.shape[:2])
+            plain = replace(plan, factor=1, part=part)
+            beside = _resized(source.pixels, source.alpha, plain, resized)
+            pixels, alpha = blended((pixels, alpha), beside, blend, prepared.masked, dtype)
     return replace(source, pixels=pixels, alpha=alpha)
 
 
@@ -271,15 +305,20 @@ def _cut(picture: Picture, box: Box) -> Picture:
 
 
 def _colours_call(
-    pixels: NDArray[Any], plan: ResizePlan, chain: ChainFacts, noise: int | None, share: float
+    pixels: NDArray[Any],
+    factor: int,
+    chain: ChainFacts,
+    noise: int | None,
+    share: float,
+    is_last: bool,
 ) -> ChainCall:
-    # Pixels that are resized or recoloured stay floats until then.
+    # Pixels that are resized, blended or recoloured stay floats until then.
     dtype: DTypeLike = np.float32
     if pixels.shape[-1] in (chain.planes, 1):
-        dtype = pixels.dtype if plan.part is None else np.float32
+        dtype = pixels.dtype if is_last else np.float32
     else:
         pixels = np.ascontiguousarray(colour.luma(to_unit(pixels, np.float32)))
-    return _call(pixels, dtype, plan.factor, chain, noise, share)
+    return _call(pixels, dtype, factor, chain, noise, share)
 
 
 def _call(
@@ -317,7 +356,11 @@ def _resized(
     if alpha is not None and np.ptp(alpha) > 0:
         return resample.lanczos_with_alpha(pixels, alpha, plan.part, plan.factor, *size, dtype)
     result = resample.lanczos(pixels, plan.part, plan.factor, *size, dtype)
-    return result, None if alpha is None else np.full(size, alpha[0, 0])
+    if alpha is None:
+        return result, None
+    return result, np.broadcast_to(
+        from_unit(to_unit(alpha[:1, :1], np.float32), dtype), size
+    ).copy()
 
 
 def bleed(planes: NDArray[np.float32], alpha: NDArray[Any], radius: int) -> NDArray[np.float32]:

@@ -8,10 +8,13 @@ import operator
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from waifu2x.errors import ImageError
 from waifu2x.system.lazy_dataclass import dataclass
+
+if TYPE_CHECKING:
+    from waifu2x.imaging.blend import Blend
 
 MOST = 32
 """The largest scale, and the most that a picture may grow in either direction."""
@@ -94,8 +97,10 @@ class ResizePlan:
 
 @dataclass(frozen=True)
 class Request:
-    """The size that a caller asks for, in one way: `scale`, `width` and `height` or one of them,
-    `longer_side`, `shorter_side`, or `min_size`.
+    """The size that a caller asks for, and the share of networks in it.
+
+    One of these gives the size: `scale`, `width` and `height` or one of them, `longer_side`,
+    `shorter_side`, or `min_size`.
 
     Raises ValueError for none or several of these, and if `fit` lacks a width or a height.
     """
@@ -115,6 +120,8 @@ class Request:
     never smaller than the picture."""
     only_smaller_than: int | None = None
     """Pictures whose longer side has at least this many pixels stay as they are."""
+    blend: Blend | None = None
+    """The share of networks in results; None: they are the result."""
 
     def __post_init__(self) -> None:
         sizes = [self.scale, self.longer_side, self.shorter_side, self.min_size]
@@ -140,8 +147,9 @@ class Request:
             names = ("width", "height", "longer_side", "shorter_side")
             sizes = {name.replace("_", " "): getattr(self, name) for name in names}
             size = next(f"{name} {value}" for name, value in sizes.items() if value is not None)
-        below = self.only_smaller_than
-        return size if below is None else f"{size}, only smaller than {below}"
+        if self.only_smaller_than is not None:
+            size += f", only smaller than {self.only_smaller_than}"
+        return size if self.blend is None else f"{size}, {self.blend}"
 
     def leaves(self, height: int, width: int) -> bool:
         """Returns whether a picture of that size stays as it is, because of `only_smaller_than`."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
-from waifu2x.api.settings.kinds import CRF, QUALITY, SCALE, OneOf, noise_level, noise_word
+from waifu2x.api.settings.kinds import CRF, QUALITY, SCALE, STRENGTH, OneOf, noise_level, noise_word
 from waifu2x.api.settings.setting import Setting
 from waifu2x.api.settings.table import HTTP, conflict
 from waifu2x.api.settings.uses import choose
@@ -36,6 +36,7 @@ class JobSettings:
     """None where `width` or `height` is given."""
     width: int | None = None
     height: int | None = None
+    strength: str = "1"
     tta: int = 1
     format: str | None = None
     """The extension of the result; None for the source's."""
@@ -90,6 +91,7 @@ class JobSettings:
         own = {
             "noise": noise_level(self.noise),
             "scale": None if self.scale is None else SCALE.parse(self.scale),
+            "strength": STRENGTH.parse(self.strength),
         }
         return {row.name: getattr(self, row.name) for row in KEPT if row.api == "upscaler"} | own
 

@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from waifu2x.errors import Waifu2xError
 from waifu2x.flows import naming
 from waifu2x.flows.jobs import InFlight
 from waifu2x.imaging.sizes import scale_of
@@ -16,6 +17,7 @@ from waifu2x.system.arguments import listed, nearest
 if TYPE_CHECKING:
     from waifu2x.flows.batch.subset import Shard
     from waifu2x.formats.film.description import FilmCrop
+    from waifu2x.imaging.blend import Mask
 
 LOCAL = "local"
 """Stands for the address of a cluster: processes of this machine."""
@@ -187,6 +189,20 @@ def _crf(text: str) -> float:
     return float(text)
 
 
+def _strength(text: str) -> float:
+    _matched(r"0(\.\d{1,4})?|1(\.0{1,4})?", text)
+    return float(text)
+
+
+def _mask(text: str) -> Mask:
+    from waifu2x.formats.mask import read_mask
+
+    try:
+        return read_mask(Path(text))
+    except Waifu2xError as error:
+        raise ValueError(str(error)) from error
+
+
 def _crop(text: str) -> FilmCrop | Literal["auto"]:
     """Parses a rectangle as FFmpeg's filter takes it."""
     from waifu2x.formats.film.description import FilmCrop
@@ -251,6 +267,8 @@ TEMPLATE = Kind(_template)
 QUALITY = Kind(_quality, "a number from 1 to 100, or like")
 TIME = Kind(_time, "seconds, or a time like 1:02.5")
 CRF = Kind(_crf, "a number such as 18: less is better")
+STRENGTH = Kind(_strength, "a number from 0 to 1")
+MASK = Kind(_mask)
 CROP = Kind(_crop, "auto, or like 1920:800:0:140")
 PAIR = Kind(_pair, "KEY=VALUE")
 JOBS = Kind(_in_flight, "auto, or three whole numbers like 1:1:2")

@@ -37,7 +37,7 @@ _LOSSLESS = {
 _H264_MOST = 4096
 """The most pixels of a side for H.264 encoders in hardware."""
 _SIZES = ("scale", "width", "height", "longer_side", "shorter_side", "min_size")
-_DECIDING = ("model", "noise", "tta")
+_DECIDING = ("model", "noise", "tta", "strength", "mask")
 _SHARES = tuple(Fraction(number, 10) for number in (1, 3, 5, 7, 9))
 """Where frames are looked at, as shares of the film's length."""
 _FEWEST = 3
@@ -96,15 +96,18 @@ def decided(
     return DecidedFilm(job, chosen, *even, asked, changes)
 
 
-def _as_stored(pictures: Pictures, arguments: Mapping[str, Any]) -> dict[str, int | None]:
-    """Returns the width and height of stored frames that are shown with those that are asked for:
-    players turn frames, and stretch their pixels."""
+def _as_stored(pictures: Pictures, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the width, height and mask of stored frames that are shown with those that are asked
+    for: players turn frames, and stretch their pixels."""
     width, height = arguments["width"], arguments["height"]
+    mask = arguments.get("mask")
+    if mask is not None and (pictures.orientation > 1 or pictures.aspect is not None):
+        mask = mask.stored(pictures.orientation, pictures.aspect)
     if pictures.orientation >= 5:
         width, height = height, width
     if pictures.aspect is not None and width is not None:
         width = sizes.rounded(width / pictures.aspect)
-    return {"width": width, "height": height}
+    return {"width": width, "height": height, "mask": mask}
 
 
 def deciding_settings(
@@ -112,7 +115,7 @@ def deciding_settings(
 ) -> tuple[tuple[str, str], ...]:
     """Returns all that decides the pixels of parts, for `FilmJob.settings`. `arithmetic` is what
     the network computes in."""
-    deciding = [(name, str(arguments[name])) for name in _DECIDING]
+    deciding = [(name, str(arguments.get(name))) for name in _DECIDING]
     return (*deciding, ("arithmetic", arithmetic), ("weights", models.digest()))
 
 

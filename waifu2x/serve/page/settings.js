@@ -45,7 +45,7 @@ export class Settings {
 
   /** The form's settings, as a request for a job has them. */
   get value() {
-    const { model, noise, size, scale, width, height, tta, format, qualityKind, quality, depth, to, ...rest } =
+    const { model, noise, size, scale, width, height, strength, tta, format, qualityKind, quality, depth, to, ...rest } =
       Object.fromEntries(new FormData(this.#form));
     const pixels = size === "pixels" && (width.trim() || height.trim());
     return {
@@ -54,6 +54,7 @@ export class Settings {
       scale: pixels ? "" : size === "times" ? scale.trim() : FIXED_SIZES.includes(size) ? size : "2",
       width: pixels ? width.trim() : "",
       height: pixels ? height.trim() : "",
+      strength: String(Number(strength) / 100),
       tta,
       format,
       quality: !this.#qualityOf ? "" : qualityKind === "number" ? quality : qualityKind,
@@ -77,6 +78,7 @@ export class Settings {
     if (!pixels && scale) form.scale.value = scale;
     form.width.value = settings.width ?? "";
     form.height.value = settings.height ?? "";
+    form.strength.value = Math.round(100 * (settings.strength ?? 1));
     choose(form.tta, settings.tta || 1);
     choose(form.format, settings.format ?? "");
     this.#showFormat();
@@ -172,6 +174,7 @@ export class Settings {
     byId("size-pixels").hidden = form.size.value !== "pixels";
     byId("quality-slide").hidden = form.qualityKind.value !== "number";
     setText(byId("quality-value"), form.quality.value);
+    setText(byId("strength-value"), `${form.strength.value} %`);
     setText(byId("settings-line"), words.settings(this.value));
     // An option and its value stay on one line.
     const parts = this.command.split(/ (?=-|IN$)/);

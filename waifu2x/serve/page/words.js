@@ -68,6 +68,7 @@ export function settings(chosen, kind) {
   else if (chosen.width) words.push(`${chosen.width} pixels wide`);
   else if (chosen.height) words.push(`${chosen.height} pixels high`);
   else words.push(`${chosen.scale}x`);
+  if (Number(chosen.strength ?? 1) < 1) words.push(`strength ${chosen.strength}`);
   if (Number(chosen.tta) > 1) words.push(`extra quality ${chosen.tta}`);
   if (isFilm) {
     if (chosen.film_codec) words.push(chosen.film_codec);
