@@ -122,7 +122,7 @@ def test_a_mask_of_what_is_cropped() -> None:
     """It belongs to the picture, whose middle the result shows; one of the result's proportions
     belongs to that."""
     pixels = drawn(np.uint8, 3)
-    size = {"width": 40, "height": 40, "fit": "cover"}
+    size: dict[str, Any] = {"width": 40, "height": 40, "fit": "cover"}
     across = np.linspace(0, 1, WIDTH, dtype=np.float32)
     of_source = np.repeat(across[np.newaxis], HEIGHT, 0)
     middle = (np.linspace(0.5, 39.5, 40) - 20) * (HEIGHT / 40) / (WIDTH - 1) + 0.5
@@ -149,8 +149,8 @@ def test_transparent_pictures_are_blended_as_they_are_seen(dtype: Any) -> None:
     seen = (colours / top) * (alpha / top)[..., np.newaxis]
     plain = lanczos(np.dstack([seen, alpha / top]), 2 * HEIGHT, 2 * WIDTH)
     assert np.abs(none[..., 3] - plain[..., 3]).max() < 1 / 255
-    shown = np.minimum(plain[..., :3], plain[..., 3:])  # no colour is above white
-    assert np.abs(none[..., :3] * none[..., 3:] - shown).max() < 0.01
+    limited = np.minimum(plain[..., :3], plain[..., 3:])  # no colour is above white
+    assert np.abs(none[..., :3] * none[..., 3:] - limited).max() < 0.01
 
 
 def test_a_mask_turns_with_a_film() -> None:

@@ -29,7 +29,7 @@ class Mask:
         network; `name` stands for it in messages."""
         self.levels = np.ascontiguousarray(levels)
         self.name = name
-        self._digest = hashlib.sha256(self.levels).hexdigest()[:16]
+        self._digest = hashlib.sha256(self.levels.data).hexdigest()[:16]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Mask) and str(self) == str(other)
@@ -45,7 +45,7 @@ class Mask:
     def fits(self, height: int, width: int) -> bool:
         """Returns whether it has the proportions of a size, but for the rounding of a side."""
         rows, columns = self.levels.shape
-        return abs(columns * height - rows * width) <= max(rows, columns, height, width)
+        return bool(abs(columns * height - rows * width) <= max(rows, columns, height, width))
 
     def part_for(self, source: tuple[int, int], result: tuple[int, int], part: Part) -> Part:
         """Returns its part for a result that shows `part` of a source; both sizes are (height,
