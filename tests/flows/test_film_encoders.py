@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import shutil
 import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -153,3 +155,28 @@ def test_apples_encoders_have_a_quality_of_their_own() -> None:
     with pytest.raises(OutputError, match=r"^hevc_videotoolbox has no --crf$"):
         choose(Wish("hevc_videotoolbox", crf=20), SOURCE, "mov", None)
     assert ("flags", "+qscale") in choose(Wish("hevc_videotoolbox"), SOURCE, "mov", None).options
+
+
+_ENCODED = """
+import hashlib, io
+from tests.flows.test_film_encoders import PartEncoder, Wish, _shape, np
+file = io.BytesIO()
+encoder = PartEncoder(file, _shape(Wish("x264")))
+blocks = np.random.default_rng(0).integers(0, 256, (40, 60), np.uint8).repeat(6, 0).repeat(6, 1)
+for number in range(20):
+    luma = blocks[number * 2 : number * 2 + 128, number * 3 : number * 3 + 192].copy()
+    encoder.add([luma, luma[::2, ::2].copy(), luma[::2, ::2].copy()], number * 40, 40)
+encoder.close()
+print(hashlib.sha256(file.getvalue()).hexdigest())
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="glibc fills freed memory alone")
+def test_x264_reads_no_memory_that_nobody_wrote() -> None:
+    """Freed memory is filled with another byte in each run."""
+    made = set()
+    for fill in ("0", "77", "165"):
+        environment = {**os.environ, "MALLOC_PERTURB_": fill}
+        command = [sys.executable, "-c", _ENCODED]
+        made.add(subprocess.check_output(command, env=environment, text=True))
+    assert len(made) == 1

@@ -28,13 +28,13 @@ from waifu2x.formats.film.description import Cut  # noqa: E402
 from waifu2x.formats.film.writing.codecs import Wish  # noqa: E402
 
 FFV1 = Wish("ffv1")
-STEADY = Wish("x264", preset="ultrafast", options=(("x264-params", "mbtree=0"),))
+X264 = Wish("x264", preset="ultrafast")
 
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
 from tests.flows.test_film_streams import twice
-from tests.flows.test_film_parts import FFV1, STEADY
+from tests.flows.test_film_parts import FFV1, X264
 from waifu2x.flows.film import request
 from waifu2x.flows.film.reading.client import FilmReader
 from tests.helpers.film_making import make_film_here
@@ -52,7 +52,7 @@ if __name__ == "__main__":
             os.kill(os.getpid(), signal.SIGKILL)
         twice(pictures, results)
 
-    job = FilmJob(Path(source), Path(target), FFV1 if codec == "ffv1" else STEADY)
+    job = FilmJob(Path(source), Path(target), FFV1 if codec == "ffv1" else X264)
     with FilmReader(job.source) as reader:
         pictures = reader.film.pictures
         prepared = prepare(reader, job, pictures.height * 2, pictures.width * 2)
@@ -82,7 +82,7 @@ def _killed(folder: Path, job: FilmJob, at: int) -> int:
     ("wish", "kills"),
     [
         pytest.param(FFV1, [17], id="ffv1"),
-        pytest.param(STEADY, [1, 25, 11], id="x264", marks=pytest.mark.matrix),
+        pytest.param(X264, [1, 25, 11], id="x264", marks=pytest.mark.matrix),
         pytest.param(
             FFV1,
             [random.Random(3).randint(1, 25) for _ in range(12)],
@@ -146,7 +146,7 @@ def begun(tmp_path: Path) -> FilmJob:
 
 
 def test_other_options_are_named(begun: FilmJob) -> None:
-    other = FilmJob(begun.source, begun.target, STEADY)
+    other = FilmJob(begun.source, begun.target, X264)
     with pytest.raises(OutputError, match=r"codec was 'ffv1' and is 'x264'.*--restart"):
         enlarge(other)
     assert enlarge(replace(other, restart=True)).resumed == 0

@@ -143,7 +143,7 @@ def test_another_version_is_named(job: FilmJob, monkeypatch: pytest.MonkeyPatch)
 def test_threads_are_those_of_the_machine_that_began(
     job: FilmJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job = replace(job, wish=Wish("x264", options=(("x264-params", "mbtree=0"),)))
+    job = replace(job, wish=Wish("x264"))
     whole = replace(job, target=job.target.with_name("whole.mkv"))
     enlarge(whole)
     shard(job, 1, 2)

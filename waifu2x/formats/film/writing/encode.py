@@ -12,6 +12,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from waifu2x.backends.cpu.compile.host import has
 from waifu2x.errors import OutputError
 from waifu2x.formats.film.description import RGB, FilmColours
 from waifu2x.formats.film.library import in_short, library
@@ -33,6 +34,11 @@ _NO_PICTURES = bytes.fromhex("1f43b675 83 e78100")
 """A cluster of Matroska without packets: FFmpeg refuses a file without any."""
 _BESIDE = "matroska_block_additional"
 """FFmpeg's name of what lies beside a coded picture: the transparency of VP8 and VP9."""
+
+_PARAMETERS = "x264-params"
+_STEADY = "asm=avx2"
+"""In AVX-512, x264's mbtree reads memory that it has not written, unless a row has a multiple of
+eight blocks of 16x16: the same pictures would become other bytes in each run."""
 
 
 @dataclass(frozen=True)
@@ -314,6 +320,8 @@ def opened_stream(container: Any, name: str, shape: Shape) -> Any:
     av = library()
     colours, encoding = shape.colours, shape.encoding
     options = dict(encoding.options)
+    if name == "libx264" and has("avx512bw"):
+        options[_PARAMETERS] = ":".join(filter(None, (_STEADY, options.get(_PARAMETERS))))
     if not encoding.pixels.is_rgb:
         options.setdefault("chroma_sample_location", colours.siting)
     try:
