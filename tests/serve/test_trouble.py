@@ -13,6 +13,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.helpers import deadly_codecs
 from tests.helpers.contents import decode, encode, noise
 from tests.helpers.queues import added, listed, queue_of
 from tests.helpers.servers import Server, until
@@ -136,11 +137,18 @@ def test_cancelled_while_it_is_worked_on(tmp_path: Path) -> None:
 def test_a_file_that_kills_its_reader_is_an_error() -> None:
     reading = ReadingProcesses()
     with closing(reading):
-        with pytest.raises(ImageError, match=r"x\.png: the process that reads it"):
+        with pytest.raises(ImageError, match=r"x\.png: it crashed 3 .*: its process ended"):
             reading.call("x.png", os._exit, 3)
         assert reading.call("x.png", len, "abc") == 3  # another one is there
         with pytest.raises(ImageError, match="ValueError"):
             reading.call("x.png", int, "abc")
+    with pytest.raises(ImageError, match="the server is ending"):
+        reading.call("x.png", len, "abc")
+
+
+def test_a_file_whose_reader_is_killed_is_read_again(tmp_path: Path) -> None:
+    with closing(ReadingProcesses()) as reading:
+        assert reading.call("x.png", deadly_codecs.dies_once, tmp_path / "died") == "made"
 
 
 @pytest.mark.matrix

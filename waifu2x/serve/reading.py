@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from waifu2x.errors import ImageError, Waifu2xError
 from waifu2x.flows.fleet.processes import ChildProcess, EndedError, ParentProcess
+from waifu2x.flows.fleet.supervisor import DEVICES
 from waifu2x.system import allocator
 
 _Arguments = ParamSpec("_Arguments")
@@ -26,16 +27,20 @@ class ReadingProcesses:
     """Processes that call functions. Threads may share them."""
 
     def __init__(self) -> None:
-        self._free: queue.SimpleQueue[_ReadingProcess] = queue.SimpleQueue()
-        self._all = [_ReadingProcess() for _ in range(_COUNT)]
-        for each in self._all:
-            self._free.put(each)
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._children: set[ChildProcess] = set()
+        self._free: queue.SimpleQueue[ChildProcess | None] = queue.SimpleQueue()
+        """Processes with nothing to do; None: one that is to be started."""
+        for _ in range(_COUNT):
+            self._free.put(None)
 
     def start(self) -> None:
         """Starts all processes, so that the first file need not wait for one."""
-        for each in self._all:
+        for child in [self._free.get() for _ in range(_COUNT)]:
             with suppress(EndedError):
-                each.start()
+                child = self._living(child)
+            self._free.put(child)
 
     def call(
         self,
@@ -45,57 +50,52 @@ class ReadingProcesses:
         **named: _Arguments.kwargs,
     ) -> _Made:
         """Calls a function in a process, for the file `name`, and returns its result. Raises what
-        the function raises, and ImageError if the process dies or takes too long."""
-        process = self._free.get()
+        the function raises, and ImageError if that takes too long, or ends several processes."""
+        child, lost, made = self._free.get(), 0, None
         try:
-            made: _Made = process.call(name, function, arguments, named)
-            return made
+            while made is None:
+                try:
+                    child = self._living(child)
+                    child.send((function, arguments, named))
+                    if not child.connection.poll(_SECONDS):
+                        child.kill()
+                        raise ImageError(f"{name}: it takes longer than {_SECONDS:.0f} s to read")
+                    made = child.receive()
+                except EndedError as gone:
+                    lost += 1
+                    if self._is_closed:
+                        raise ImageError(f"{name}: not read, since the server is ending") from gone
+                    if lost == DEVICES.tries:
+                        why = DEVICES.blame(lost, f"its process {gone}")
+                        raise ImageError(f"{name}: it {why}") from gone
         finally:
-            self._free.put(process)
+            self._free.put(child)
+        result, error = made
+        if error is not None:
+            raise error
+        return result  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """Kills all processes."""
-        for each in self._all:
-            each.end()
-
-
-class _ReadingProcess:
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._child: ChildProcess | None = None
-        self._is_closed = False
-
-    def start(self) -> ChildProcess:
-        """Returns the process, which it starts unless it runs. Raises EndedError."""
-        with self._lock:
-            if self._is_closed:
-                raise EndedError("is not there any more: the server is ending")
-            if self._child is None or not self._child.is_alive:
-                if self._child is not None:
-                    self._child.close()
-                self._child = ChildProcess(work, name="waifu2x-reading")
-                self._child.start()
-            return self._child
-
-    def call(self, name: str, function: Any, arguments: Any, named: Any) -> Any:
-        try:
-            child = self.start()
-            child.send((function, arguments, named))
-            if not child.connection.poll(_SECONDS):
-                child.kill()
-                raise ImageError(f"{name}: it takes longer than {_SECONDS:.0f} s to read")
-            made, error = child.receive()
-        except EndedError as gone:
-            raise ImageError(f"{name}: the process that reads it {gone}") from gone
-        if error is not None:
-            raise error
-        return made
-
-    def end(self) -> None:
         with self._lock:
             self._is_closed = True
-            if self._child is not None:
-                self._child.close()
+            for child in self._children:
+                child.close()
+
+    def _living(self, child: ChildProcess | None) -> ChildProcess:
+        """Returns a process, or another one if it has ended. Raises EndedError."""
+        with self._lock:
+            if self._is_closed:
+                raise EndedError("may not be started")
+            if child is not None and child.is_alive:
+                return child
+            if child is not None:
+                child.close()
+                self._children.remove(child)
+            child = ChildProcess(work, name="waifu2x-reading")
+            self._children.add(child)
+            child.start()
+            return child
 
 
 def work(connection: Connection) -> None:
