@@ -225,37 +225,62 @@ def test_what_is_more_than_a_network_goes_through_rgb(
 def test_windows_of_frames(
     ends: tuple[Kind, Kind], luma: bool, backend: Backend, tmp_path: Path
 ) -> None:
-    """A network of three frames that repeats every pixel of their weighted mean."""
     source, target = ends
-    planes, shares = 1 if luma else 3, (0.25, 0.5, 0.25)
+    enlarge = of_three(tmp_path, backend, ends, 1 if luma else 3, scale=2)
+    with enlarge.upscaler:
+        assert enlarge.frames == 3
+        frames = moved(source)
+        made = target.empty(2 * HEIGHT, 2 * WIDTH)
+        enlarge([[plane for frame in frames for plane in frame]], [made])
+    weighed: Any = sum(
+        share * rgb_of(frame, source) for share, frame in zip(SHARES, frames, strict=True)
+    )
+    kind = target._replace(layout="400") if source.layout == "400" else target
+    check_codes(made, weighed.repeat(2, 0).repeat(2, 1), kind, 0.02)
+    if source.has_alpha:
+        alphas = zip(SHARES, frames, strict=True)
+        opacity: Any = sum(share * frame[-1] for share, frame in alphas)
+        assert np.abs(opacity.repeat(2, 0).repeat(2, 1) - made[-1]).max() < 0.52
+
+
+def test_results_of_windows_may_be_resized(tmp_path: Path) -> None:
+    kind = Kind(8, "444")
+    named: Any = SimpleNamespace(name="numpy")
+    enlarge = of_three(tmp_path, named, (kind, kind), 3, scale=1.5)
+    with enlarge.upscaler:
+        frames = moved(kind)
+        mean: Any = sum(
+            share * rgb_of(frame, kind) for share, frame in zip(SHARES, frames, strict=True)
+        )
+        wanted = enlarge.upscaler.enlarger.picture(Picture(mean.astype(np.float32))).pixels
+        made = kind.empty(*wanted.shape[:2])
+        enlarge([[plane for frame in frames for plane in frame]], [made])
+    check_codes(made, wanted, kind, 1e-3)
+
+
+SHARES = (0.25, 0.5, 0.25)
+
+
+def moved(kind: Kind) -> list[Planes]:
+    """Three frames, each two rows further down."""
+    return [[np.roll(plane, 2 * number, 0) for plane in kind.drawn()] for number in range(3)]
+
+
+def of_three(
+    folder: Path, backend: Backend, ends: tuple[Kind, Kind], planes: int, **request: Any
+) -> FrameEnlarger:
+    """An enlarger by a network that repeats every pixel of three frames' weighted mean."""
     net = GraphBuilder("mean", 3 * planes)
     weight = np.zeros((4 * planes, 3 * planes, 1, 1), np.float32)
-    for place, share in enumerate(shares):
+    for place, share in enumerate(SHARES):
         for plane in range(planes):
             weight[4 * plane : 4 * plane + 4, place * planes + plane] = share
     net.pixel_shuffle(net.convolution(0, weight, np.zeros(len(weight), np.float32)), 2)
     model = net.model("zero", frames=3)
-    (tmp_path / "scale2.0x_model.pth").touch()
+    (folder / "scale2.0x_model.pth").touch()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("waifu2x.networks.shared.read_model", lambda path: model)
-        enlarge = enlarger(tmp_path, backend, ends, scale=2)
-    with enlarge.upscaler:
-        assert enlarge.frames == 3
-        frames = [source.drawn() for _ in shares]
-        for number, frame in enumerate(frames):
-            for samples in frame:
-                samples[:] = np.roll(samples, 2 * number, 0)
-        made = target.empty(2 * HEIGHT, 2 * WIDTH)
-        enlarge([[plane for frame in frames for plane in frame]], [made])
-    weighed = sum(
-        share * rgb_of(frame, source) for share, frame in zip(shares, frames, strict=True)
-    )
-    kind = target._replace(layout="400") if source.layout == "400" else target
-    check_codes(made, np.asarray(weighed).repeat(2, 0).repeat(2, 1), kind, 0.02)
-    if source.has_alpha:
-        opacity = sum(share * frame[-1] for share, frame in zip(shares, frames, strict=True))
-        doubled = np.asarray(opacity).repeat(2, 0).repeat(2, 1)
-        assert np.abs(doubled - made[-1]).max() < 0.52
+        return enlarger(folder, backend, ends, **request)
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from tests.networks.test_families import result  # noqa: E402
 from waifu2x.cli import cli  # noqa: E402
 from waifu2x.flows.film import request  # noqa: E402
 from waifu2x.flows.film.frames.frame_device import FrameDevice  # noqa: E402
+from waifu2x.flows.film.frames.frame_enlarger import FrameEnlarger  # noqa: E402
 from waifu2x.flows.film.frames.frame_windows import is_cut  # noqa: E402
 from waifu2x.flows.film.makers.run_maker import MakerHere, RunMaker, make_run  # noqa: E402
 from waifu2x.flows.film.making import MadeFilm, make_film  # noqa: E402
@@ -219,6 +220,25 @@ def test_films_against_the_definition(tmp_path: Path) -> None:
         check_codes(list(made), expected, kind, 0.02)
         with Image.open(tmp_path / "frames" / f"{index + 1:06}.png") as image:
             assert np.abs(np.asarray(image) - expected * 255).max() < 0.52
+
+
+def test_a_preview_sees_what_the_film_sees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planes = film(tmp_path / "film.mkv", "ffv1", "yuv444p")
+    (tmp_path / "t.pth").write_bytes(weights())
+    seen: list[Any] = []
+    enlarged = FrameEnlarger.enlarged
+
+    def noted(self: FrameEnlarger, window: Sequence[NDArray[Any]]) -> Any:
+        seen.append([plane.copy() for plane in window[::3]])
+        return enlarged(self, window)
+
+    monkeypatch.setattr(FrameEnlarger, "enlarged", noted)
+    words = ["video", "-m", str(tmp_path / "t.pth"), "--backend", "numpy", "--preview", "0.88"]
+    paths = str(tmp_path / "film.mkv"), str(tmp_path / "look.png")
+    done = CliRunner().invoke(cli, [*words, *paths])
+    assert done.exit_code == 0, done.stderr
+    expected = [planes[each][0] for each in windows_of(22)]
+    np.testing.assert_array_equal(seen, [expected])
 
 
 def weights() -> bytes:
