@@ -11,6 +11,7 @@ import numpy as np
 from PIL import Image
 
 from tests.docs.documents import ROOT
+from tests.helpers.family_weights import filled, tspan
 from tests.helpers.weight_files import compact, pth
 
 SIZE = (24, 16)
@@ -35,6 +36,7 @@ def prepare(folder: Path) -> None:
         folder / "animation.gif", save_all=True, append_images=[drawing.rotate(180)], duration=80
     )
     (folder / "4x-compact.pth").write_bytes(pth(compact(scale=4)))
+    (folder / "2x-tspan.pth").write_bytes(pth(filled(tspan(8, 4))))
     pictures = folder / "pictures"
     (pictures / "more").mkdir(parents=True)
     drawing.save(pictures / "drawing.png")
