@@ -120,8 +120,10 @@ def test_a_folder_and_a_reload_and_a_second_window(
     picture(tree / "deep/inner.png", 1)
     shutil.copy(slow, tree / "deep/er/last.png")
     (tree / "deep/read me.txt").write_text("no picture")
+    films = pytest.importorskip("tests.helpers.films")
+    films.film(tree / "deep/clip.mkv", size=(16, 24))
     drop(page, tree)
-    page.wait("document.querySelectorAll('.card').length == 3")
+    page.wait("document.querySelectorAll('.card').length == 4")
     told = "1 file of the folder was not added: its name is not that of a picture or film."
     page.wait("document.getElementById('alert-text').textContent == arguments[0]", told)
     page.wait("!document.querySelector('[data-state=uploading]')")
@@ -129,17 +131,17 @@ def test_a_folder_and_a_reload_and_a_second_window(
     shown = (
         "[...document.querySelectorAll('.card')].map(e => e.card.job.id + e.dataset.state).join()"
     )
-    page.wait("document.querySelectorAll('.card').length == 3")
+    page.wait("document.querySelectorAll('.card').length == 4")
     first = page.driver.current_window_handle
     page.driver.switch_to.new_window("window")
     try:
         opened(page, page_server)
-        page.wait("document.querySelectorAll('.card').length == 3")
+        page.wait("document.querySelectorAll('.card').length == 4")
         press(page, "cancel", "slow.png")
         until(page, "cancelled", "slow.png")
         press(page, "cancel", "last.png")
         until(page, "cancelled", "last.png")
-        until(page, "done", "inner.png")
+        until(page, "done", "inner.png", "clip.mkv")
         here = page.run(f"return {shown}")
     finally:
         page.driver.close()
