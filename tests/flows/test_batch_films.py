@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import os
+import re
+from base64 import b64decode
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner, Result
+from PIL import Image
 
 films = pytest.importorskip("tests.helpers.films")
 
@@ -86,6 +91,16 @@ def test_pictures_and_films_and_what_is_neither() -> None:
     page = Path("look.html").read_text()
     assert "68x44, 30 frames" in page
     assert page.index("it is not a film") < page.index("30 frames")
+    shown = re.findall(r"<figure>.*?</figure>", page, re.DOTALL)
+    clip = next(each for each in shown if ">in/b.mkv<" in each)
+    thumbnail, before, after = (
+        np.asarray(Image.open(io.BytesIO(b64decode(found))).convert("RGB"), float)
+        for found in re.findall(r"data:image/jpeg;base64,([^\"]+)", clip)
+    )
+    assert thumbnail.shape == before.shape == after.shape == (44, 68, 3)
+    wanted = np.asarray(Image.fromarray(films.drawing(3, 22, 34)).resize((68, 44)), float)
+    assert abs(before - wanted).mean() < 12
+    assert abs(after - thumbnail).mean() < 4
     assert "<dt>model of films</dt><dd>./tiny</dd>" in page
 
 

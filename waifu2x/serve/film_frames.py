@@ -8,23 +8,15 @@ import threading
 from fractions import Fraction
 from pathlib import Path
 
-import numpy as np
-
 from waifu2x.errors import ImageError
-from waifu2x.flows.film.frames.frame_enlarger import plane_format
 from waifu2x.flows.film.reading.client import FilmReader
+from waifu2x.flows.film.trials import LOOKED_AT, frame_at
 from waifu2x.formats.film.description import Film
-from waifu2x.formats.film.reading.fields import Deinterlacing
-from waifu2x.formats.film.reading.selection import Selection
-from waifu2x.imaging import planar_rgb
 from waifu2x.imaging.picture import Picture
-from waifu2x.imaging.planar import PlanarPicture
 from waifu2x.serve import names
 from waifu2x.serve.jobs import SourceInfo
 from waifu2x.serve.limits import FILM_SECONDS
 
-_LOOKED_AT = Fraction(1, 10)
-"""Where in a film its thumbnail is: the first frame is often black."""
 _one_at_a_time = threading.Lock()
 """Held while a film is read: each read has a process, with its decoder's memory."""
 
@@ -74,22 +66,10 @@ def film_frame(path: Path, name: str, number: int | None) -> Picture:
         film = reader.film
         pictures = film.pictures
         if number is None:
-            start = Fraction(film.seconds or 0) * _LOOKED_AT
+            start = Fraction(film.seconds or 0) * LOOKED_AT
         else:
             start = number / pictures.rate
-        how: Deinterlacing = "frame" if pictures.interlaced else "off"
-        frames = reader.frames(Selection(start, deinterlacing=how), 1)
-        try:
-            found = next((frame for frame in frames if frame.is_wanted), None)
-            if found is None:
-                raise ImageError(f"{name}: it has no frame {number}")
-            form = plane_format(pictures.pixels, pictures.colours)
-            planes = found.planes[: 1 if form.is_grey else 3]
-            pixels = planar_rgb.to_rgb(PlanarPicture(form, *planes))
-            alpha = None
-            if pictures.pixels.planes in (2, 4):
-                alpha = found.planes[-1] / np.float32((1 << form.bits) - 1)
-            found.release()
-        finally:
-            frames.close()
-    return Picture(pixels, alpha)
+        frame = frame_at(reader, start)
+    if frame is None:
+        raise ImageError(f"{name}: it has no frame {number}")
+    return frame

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
@@ -132,6 +133,7 @@ class BatchFilms:
     ) -> tuple[Upscaled, list[str]]:
         """Makes a film; returns its facts, and what of it could not be read."""
         from waifu2x.cli.film.messages import FinishedFilm, frame_count
+        from waifu2x.flows.film.trials import before_and_after
         from waifu2x.flows.upscaling import Upscaled
 
         if stores.is_url(job.source) or stores.is_url(job.target):
@@ -162,7 +164,19 @@ class BatchFilms:
         height, width = ready.prepared.shape.written
         new = (made.frames - made.resumed - 1) * height * width
         document = finished.document()
-        facts = Upscaled(height, width, {}, seconds, further_pixels=new, film=document)
+        previews = []
+        if side := work.output.preview_side:
+            with suppress(Waifu2xError):  # the film is made all the same
+                previews.append(before_and_after(job.source, job.target, ready.job.crop, side))
+        facts = Upscaled(
+            height,
+            width,
+            {},
+            seconds,
+            previews=tuple(previews),
+            further_pixels=new,
+            film=document,
+        )
         return facts, finished.damage()
 
 

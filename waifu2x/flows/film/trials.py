@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -15,23 +16,28 @@ from numpy.typing import NDArray
 
 from waifu2x.api import Upscaler
 from waifu2x.errors import ImageError
-from waifu2x.flows.film.frames.frame_enlarger import FrameEnlarger
+from waifu2x.flows.film.frames.frame_enlarger import FrameEnlarger, plane_format
 from waifu2x.flows.film.frames.frame_windows import neighbours_of, windows
-from waifu2x.formats.film.description import Film
+from waifu2x.flows.film.reading.client import FilmReader
+from waifu2x.formats.film.description import Film, FilmCrop
 from waifu2x.formats.film.reading.selection import Selection, tick_of, ticks
 from waifu2x.formats.film.writing.encode import Shape
 from waifu2x.formats.metadata import code_points, profiles
-from waifu2x.imaging import comparison, sheet, sizes
+from waifu2x.formats.preview import Preview, previews
+from waifu2x.imaging import comparison, planar_rgb, sheet, sizes
 from waifu2x.imaging.dtypes import from_unit
 from waifu2x.imaging.orientation import oriented_plane
 from waifu2x.imaging.picture import Picture
+from waifu2x.imaging.planar import PlanarPicture
 from waifu2x.imaging.resample import bicubic
+from waifu2x.imaging.sizes import Part
 
 if TYPE_CHECKING:
-    from waifu2x.flows.film.reading.client import FilmReader
     from waifu2x.formats.film.description import FilmColours, Pictures
     from waifu2x.formats.film.reading.fields import Deinterlacing
 
+LOOKED_AT = Fraction(1, 10)
+"""Where in a film the frame is that stands for it: the first one is often black."""
 _PIXELS = 480 * 270
 """Pixels of the frame for a processor, whose time grows in proportion. A GPU gets a whole frame."""
 
@@ -83,6 +89,47 @@ def _levels(picture: Picture, pictures: Pictures, made: FilmColours) -> Picture:
         pixels = bicubic(pixels, height, sizes.rounded(width * pictures.aspect)).clip(0, 1)
     upright = np.ascontiguousarray(oriented_plane(pixels, pictures.orientation))
     return Picture(from_unit(upright, np.uint8))
+
+
+def frame_at(reader: FilmReader, start: Fraction) -> Picture | None:
+    """Returns the first frame from `start` seconds on as float32, not rotated; None without any."""
+    pictures = reader.film.pictures
+    how: Deinterlacing = "frame" if pictures.interlaced else "off"
+    frames = reader.frames(Selection(start, deinterlacing=how), 1)
+    try:
+        found = next((frame for frame in frames if frame.is_wanted), None)
+        if found is None:
+            return None
+        form = plane_format(pictures.pixels, pictures.colours)
+        planes = found.planes[: 1 if form.is_grey else 3]
+        pixels = planar_rgb.to_rgb(PlanarPicture(form, *planes))
+        alpha = None
+        if pictures.pixels.planes in (2, 4):
+            alpha = found.planes[-1] / np.float32((1 << form.bits) - 1)
+        found.release()
+    finally:
+        frames.close()
+    return Picture(pixels, alpha)
+
+
+def before_and_after(source: Path, target: Path, crop: FilmCrop | None, side: int) -> Preview:
+    """Returns a frame of a film's result for a report, with a detail of at most `side` pixels a
+    side beside that of the film. `crop` is the part of the film that was enlarged. Raises
+    ImageError."""
+    shown: list[Picture] = []
+    start: Fraction | None = None
+    for path, part in ((source, crop), (target, None)):
+        with FilmReader(path) as reader:
+            if part is not None:
+                reader.crop(part)
+            pictures = reader.film.pictures
+            start = Fraction(reader.film.seconds or 0) * LOOKED_AT if start is None else start
+            frame = frame_at(reader, start)
+        if frame is None:
+            raise ImageError(f"{path}: it has no frame at {float(start):g} s")
+        shown.append(_levels(frame, pictures, pictures.colours))
+    before, after = shown
+    return previews(before, after, Part.of(*before.pixels.shape[:2]), side)
 
 
 class MeasuredRate(NamedTuple):
