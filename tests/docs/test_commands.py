@@ -33,6 +33,7 @@ REASONS = (
     "needs a cluster",
     "needs an object store",
     "needs another shell",
+    "needs a file of weights",
     "needs the clone's own environment",
     "runs until it is interrupted",
     "takes minutes",
