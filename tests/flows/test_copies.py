@@ -21,7 +21,7 @@ from tests.helpers.outcomes import run
 from waifu2x.api import Upscaler
 from waifu2x.backends.call import Call
 from waifu2x.flows.batch import codec, worker
-from waifu2x.flows.batch.codec import Codec, CodecTask, Computed, Make, OfferedCall, Report
+from waifu2x.flows.batch.codec import Codec, CodecTask, Computed, Make, Report
 from waifu2x.flows.batch.plan import plan
 from waifu2x.flows.fleet.shared_memory import SharedPool
 from waifu2x.flows.jobs import InFlight, Job, Output
@@ -55,7 +55,7 @@ class Recorder:
     def __init__(self) -> None:
         self.pool = SharedPool()
         self.made: list[NDArray[Any]] = []
-        self.offered: list[OfferedCall] = []
+        self.offered: list[codec.Offered] = []
         self.reports: list[Report] = []
         self.holds = self.pool.holds
         self.codec = Codec(self.tell, self)  # type: ignore[arg-type]
@@ -67,9 +67,8 @@ class Recorder:
     def tell(self, report: Report) -> None:
         self.reports.append(report)
         if isinstance(report, codec.Offered):
-            self.offered += report.calls
-            for call in report.calls:
-                double(call.pixels, call.out)
+            self.offered.append(report)
+            double(report.pixels, report.out)
             self.codec.deliver(Computed(report.number, None, False))
 
 
@@ -174,7 +173,7 @@ def test_the_driver_copies_no_pixels(
         def tell(report: Report) -> None:
             if isinstance(report, codec.Offered):
                 with lock:
-                    offered.extend(places(call.pixels, call.out) for call in report.calls)
+                    offered.append(places(report.pixels, report.out))
             whole(report)
 
         return tell

@@ -90,23 +90,13 @@ class Assignment:
     """Processes that have ended while they worked on it."""
     told: float = 0.0
     """The reported part."""
-    memory: dict[int, tuple[int, Callable[[], None]]] = field(default_factory=dict)
-    """Granted or awaited bytes, and the call that grants them, by the number of the report."""
+    memory: tuple[int, Callable[[], None]] | None = None
+    """Granted or awaited bytes, and the call that grants them."""
     progress: float = 0.0
     """The part that this worker has done."""
     waited: float = 0.0
     """Seconds that its calls waited for the network."""
     is_over: bool = False
-
-
-@dataclass(eq=False)
-class Pending:
-    """An offer with unfinished calls."""
-
-    number: int
-    left: int
-    error: Exception | None = None
-    is_recomputed: bool = False
 
 
 def with_wait(spent: Mapping[str, float], waited: float) -> Mapping[str, float]:

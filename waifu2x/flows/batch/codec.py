@@ -12,8 +12,8 @@ from __future__ import annotations
 import itertools
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -75,7 +75,7 @@ class Proceed(NamedTuple):
 
 
 class Computed(NamedTuple):
-    """The results of an offer are written, or there was an error."""
+    """The result of a call is written, or there was an error."""
 
     number: int
     error: Exception | None
@@ -91,22 +91,17 @@ Command = Make | Proceed | Computed | None
 
 
 class Looked(NamedTuple):
-    """The memory that the file needs by its header, in bytes. The worker waits for Proceed before
-    it decodes."""
+    """The memory that the file needs by its header, in bytes, until it has ended. The worker waits
+    for Proceed before it decodes."""
 
     number: int
     size: int
 
 
-class Released(NamedTuple):
-    """That memory is free again."""
-
-    number: int
-
-
-class OfferedCall(NamedTuple):
+class Offered(NamedTuple):
     """A network call of a picture."""
 
+    number: int
     factor: int
     noise: int | None
     """With `factor`, names the chain."""
@@ -115,26 +110,8 @@ class OfferedCall(NamedTuple):
     """The place of the result. Both are arrays, or SharedArray on their way from a process."""
     share: float
     """Its share of the work on the file."""
-
-
-class Offered(NamedTuple):
-    """A picture that is ready for networks."""
-
-    number: int
-    calls: Sequence[OfferedCall]
-    dropped: Sequence[int]
+    dropped: Sequence[int] = ()
     """Numbers of shared segments that were freed."""
-
-    @property
-    def arrays(self) -> list[Any]:
-        """Returns the arrays of all calls."""
-        return [array for call in self.calls for array in (call.pixels, call.out)]
-
-    def moved(self, arrays: Iterable[Any]) -> Offered:
-        """Returns the offer with other descriptions of its arrays."""
-        each = iter(arrays)
-        calls = [call._replace(pixels=next(each), out=next(each)) for call in self.calls]
-        return self._replace(calls=calls)
 
 
 class Notified(NamedTuple):
@@ -149,7 +126,7 @@ class Paged(NamedTuple):
     page: ArchivePage
 
 
-Report = Opened | Looked | Released | Offered | Notified | Outcome | Paged | Failed | Lost
+Report = Opened | Looked | Offered | Notified | Outcome | Paged | Failed | Lost
 """Opened: the worker is ready for its first file; Failed: an error of the program, not of a file;
 Lost: the worker's process has ended."""
 OnReport = Callable[[Report], None]
@@ -169,7 +146,7 @@ class Codec:
         self._jobs: queue.SimpleQueue[Make | None] = queue.SimpleQueue()
         self._numbers = itertools.count()
         self._lock = threading.Lock()
-        self._waiting: dict[int, queue.SimpleQueue[Proceed | Computed | StoppedError]] = {}
+        self._waiting: dict[int, queue.SimpleQueue[Any]] = {}
         """Queues of threads that wait for an answer, by the number of their report."""
         self._told = threading.local()
         self._allowance = 0
@@ -257,48 +234,42 @@ class Codec:
             # The driver reports progress; this only finds the call's share of the file.
             self._told.share = 0.0
             on_progress(call.share)
-            offered.append(OfferedCall(call.factor, call.noise, pixels, out, self._told.share))
-        computed = self._answered(lambda number: self._tell(Offered(number, offered, ())))
-        assert isinstance(computed, Computed)
-        if computed.error is not None:
-            raise computed.error
-        if computed.is_recomputed:
+            of_call = call.factor, call.noise, pixels, out, self._told.share
+            offered.append((out, self._ask(Offered, *of_call)))
+        made: list[Computed] = [_answer(answer) for _, answer in offered]
+        for error in filter(None, (computed.error for computed in made)):
+            raise error
+        if any(computed.is_recomputed for computed in made):
             on_recomputed()
-        return [call.out for call in offered]
+        return [out for out, _ in offered]
 
-    def _answered(self, report: Callable[[int], None]) -> Proceed | Computed:
-        """Reports by a new number and returns the answer. Raises StoppedError."""
-        waiting: queue.SimpleQueue[Proceed | Computed | StoppedError] = queue.SimpleQueue()
+    def _ask(self, report: Callable[..., Report], *arguments: Any) -> queue.SimpleQueue[Any]:
+        """Sends a report with a new number and these arguments; returns the queue of its answer.
+        Raises StoppedError."""
+        answer: queue.SimpleQueue[Any] = queue.SimpleQueue()
         with self._lock:
             if self._is_stopped:
                 raise StoppedError
             number = next(self._numbers)
-            self._waiting[number] = waiting
-        report(number)
-        answer = waiting.get()
-        if isinstance(answer, StoppedError):
-            raise answer
+            self._waiting[number] = answer
+        self._tell(report(number, *arguments))
         return answer
 
     def _note_share(self, part: float) -> None:
         self._told.share = part
 
-    @contextmanager
-    def _reserve(self, content: bytes) -> Iterator[Allocate | None]:
-        """Waits for the memory that a file with that content needs."""
+    def _reserve(self, content: bytes) -> AbstractContextManager[Allocate | None]:
+        """Waits for the memory that a file with that content needs until it has ended."""
         allocate = self._pool.array if self._pool else None
         size = needed_bytes(content, self._enlarger, self._task.in_flight)
-        if size <= self._allowance:
-            yield allocate
-            return
-        numbers: list[int] = []
+        if size > self._allowance:
+            _answer(self._ask(Looked, size))
+        return nullcontext(allocate)
 
-        def look(number: int) -> None:
-            numbers.append(number)
-            self._tell(Looked(number, size))
 
-        self._answered(look)
-        try:
-            yield allocate
-        finally:
-            self._tell(Released(*numbers))
+def _answer(waiting: queue.SimpleQueue[Any]) -> Any:
+    """Waits for an answer. Raises StoppedError."""
+    answer = waiting.get()
+    if isinstance(answer, StoppedError):
+        raise answer
+    return answer

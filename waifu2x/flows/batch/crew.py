@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
 
@@ -16,6 +16,9 @@ from waifu2x.flows.batch.worker import CodecProcess, CodecThread, CodecWorker
 from waifu2x.flows.fleet.processes import may_start_processes
 from waifu2x.flows.fleet.supervisor import DEVICES, State
 from waifu2x.system.machine import available_memory, core_count
+
+if TYPE_CHECKING:
+    from waifu2x.flows.batch.driver import RunOptions
 
 _FIRST_WORKERS = 3
 """Workers at the start: one picture is loaded, one computed and one saved."""
@@ -39,31 +42,25 @@ def most_workers(in_network: int, sharing: int) -> int:
     return max(1, min(max(cores, in_network + 2), by_memory))
 
 
-class CrewSize(NamedTuple):
-    """Limits of a crew."""
-
-    most: int
-    cores: int
-    grows: bool
-    """Whether workers come only as the network needs them."""
-    isolates: bool
-    """Whether all workers are processes, so that a file can end only its own."""
-
-
 class Crew:
     """Codec workers that come as they are needed. Callers hold the lock of the driver."""
 
     def __init__(
         self,
-        size: CrewSize,
+        most: int,
+        options: RunOptions,
         pin: Callable[[NDArray[Any]], Pin],
         idle_seconds: Callable[[], float],
         on_report: Callable[[CodecWorker, Report], None],
     ) -> None:
-        """`pin` is that of the device, and `idle_seconds` tells how long that was idle. Reports of
-        workers go to `on_report`, from a thread of each, without the lock."""
+        """There are at most `most` workers. `pin` is that of the device, and `idle_seconds` tells
+        how long that was idle. Reports of workers go to `on_report`, from a thread of each, without
+        the lock."""
         self.workers: list[CodecWorker] = []
-        self._most, self._cores, self._grows, self._isolates = size
+        self._most = most
+        self._most_processes = _PROCESSES * cores_of(options.sharing)
+        self._grows = options.in_flight is None
+        self._isolates = options.isolates
         self._pin = pin
         self._idle_seconds = idle_seconds
         self._on_report = on_report
@@ -85,7 +82,7 @@ class Crew:
         if self._isolates:
             self._processes_wanted = count
         elif self._may_have_processes and not few and count > _FIRST_WORKERS:
-            self._processes_wanted = min(count, _PROCESSES * self._cores)
+            self._processes_wanted = min(count, self._most_processes)
         self._threads_wanted = count - self._processes_wanted
         self.add_processes()
 

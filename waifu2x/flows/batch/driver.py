@@ -13,7 +13,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -27,11 +27,10 @@ from waifu2x.flows.batch.archive_owners import ArchiveOwners
 from waifu2x.flows.batch.assignments import (
     Assignment,
     FileRequest,
-    Pending,
     clear_job,
     with_wait,
 )
-from waifu2x.flows.batch.crew import Crew, CrewSize, cores_of, most_workers
+from waifu2x.flows.batch.crew import Crew, most_workers
 from waifu2x.flows.batch.scheduler import NetworkCall, Scheduler
 from waifu2x.flows.batch.semaphore import MemorySemaphore
 from waifu2x.flows.batch.worker import CodecWorker
@@ -106,7 +105,8 @@ class DeviceDriver:
         jobs."""
         self._is_exhausted = False
         self._crew = Crew(
-            CrewSize(most, cores_of(sharing), in_flight is None, options.isolates),
+            most,
+            options,
             engine.backend.pin,
             self._scheduler.idle_seconds,
             self._on_report,
@@ -291,33 +291,29 @@ class DeviceDriver:
             self._hand_out()
         elif isinstance(report, codec.Looked):
             granted = partial(worker.send, codec.Proceed(report.number))
-            assignment.memory[report.number] = report.size, granted
+            assignment.memory = report.size, granted
             self._memory.acquire(report.size, granted)
-        elif isinstance(report, codec.Released):
-            self._give_back(assignment, [report.number])
         elif isinstance(report, codec.Notified):
             self._options.on_notice(assignment.job, report.text)
 
     def _compute(self, worker: CodecWorker, assignment: Assignment, offer: codec.Offered) -> None:
-        pending = Pending(offer.number, len(offer.calls))
+        ended = partial(self._computed, worker, assignment, offer.number)
         with self._changed:
-            worker.calls += len(offer.calls)
-        for call in offer.calls:
-            ended = partial(self._computed, worker, assignment, pending)
-            try:
-                self._scheduler.submit(
-                    NetworkCall(
-                        assignment.request.networks,
-                        call.factor,
-                        call.noise,
-                        call.pixels,
-                        call.out,
-                        partial(self._report, assignment, call.share),
-                        ended,
-                    )
+            worker.calls += 1
+        try:
+            self._scheduler.submit(
+                NetworkCall(
+                    assignment.request.networks,
+                    offer.factor,
+                    offer.noise,
+                    offer.pixels,
+                    offer.out,
+                    partial(self._report, assignment, offer.share),
+                    ended,
                 )
-            except RuntimeError as error:  # the system has no more threads: another file may do
-                ended(BackendError(shortage(error) or str(error)), 0.0, False)
+            )
+        except RuntimeError as error:  # the system has no more threads: another file may do
+            ended(BackendError(shortage(error) or str(error)), 0.0, False)
 
     def _report(self, assignment: Assignment, share: float, part: float) -> None:
         """Reports a part of a call; `share` is the call's of the file."""
@@ -333,26 +329,23 @@ class DeviceDriver:
         self,
         worker: CodecWorker,
         assignment: Assignment,
-        pending: Pending,
+        number: int,
         error: Exception | None,
         waited: float,
         is_recomputed: bool,
     ) -> None:
-        """Ends a call; the last one of a picture is told to its worker."""
+        """Tells a worker that its call has ended."""
         with self._changed:
             worker.calls -= 1
-            pending.left -= 1
-            pending.error = pending.error or error
-            pending.is_recomputed |= is_recomputed
             assignment.waited += waited
             if assignment.is_over:
                 self._changed.notify_all()
         expected = (Waifu2xError, OSError, MemoryError, StoppedError)
         if error is not None and not isinstance(error, expected):
             self._fail(error)
-        elif not (pending.left or assignment.is_over):
+        elif not assignment.is_over:
             try:
-                worker.send(codec.Computed(pending.number, pending.error, pending.is_recomputed))
+                worker.send(codec.Computed(number, error, is_recomputed))
             except Exception as unsent:  # an error of another library that cannot be sent
                 self._fail(unsent)
 
@@ -360,7 +353,7 @@ class DeviceDriver:
         self, worker: CodecWorker, assignment: Assignment, made: Outcome | ArchivePage
     ) -> None:
         """Ends a file, or a page that is made or has an outcome of its archive."""
-        self._give_back(assignment, list(assignment.memory))
+        self._give_back(assignment)
         assignment.is_over = True
         left = 1.0 - assignment.told
         if left > 1e-6 and (not isinstance(made, Outcome) or made.status == "done"):
@@ -416,7 +409,7 @@ class DeviceDriver:
             error = f"{assignment.job.source}: it {DEVICES.blame(assignment.lost, why)}"
             self._end(worker, assignment, Outcome(assignment.job, error=error))
             return
-        self._give_back(assignment, list(assignment.memory))
+        self._give_back(assignment)
         with self._changed:
             assignment.progress, assignment.waited, assignment.is_over = 0.0, 0.0, False
             worker.assignment = None
@@ -428,10 +421,11 @@ class DeviceDriver:
         self._changed.notify_all()
         self._tell_end()
 
-    def _give_back(self, assignment: Assignment, numbers: Sequence[int]) -> None:
-        """Frees memory of a file, or ends its waiting for it."""
-        for number in numbers:
-            size, granted = assignment.memory.pop(number)
+    def _give_back(self, assignment: Assignment) -> None:
+        """Frees the memory of a file, or ends its waiting for it."""
+        if assignment.memory is not None:
+            size, granted = assignment.memory
+            assignment.memory = None
             if not self._memory.withdraw(granted):
                 self._memory.release(size)
 

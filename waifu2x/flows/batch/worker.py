@@ -104,12 +104,13 @@ class CodecProcess(CodecWorker):
             return report
         self._attached.drop(report.dropped)
         try:
-            return report.moved(self._attached.receive(report.arrays))
+            pixels, out = self._attached.receive([report.pixels, report.out])
         except (EOFError, ConnectionError) as error:
             raise EndedError(self._child.how_ended()) from error
         except OSError as error:
             # Files that it sent besides cannot be told from the next message.
             raise EndedError(f"cannot share its memory: {error}") from error
+        return report._replace(pixels=pixels, out=out)
 
 
 def work(connection: Connection) -> None:
@@ -129,10 +130,10 @@ def work(connection: Connection) -> None:
 
 
 def _offer(offer: Offered, parent: ParentProcess, pool: SharedPool) -> None:
-    """Tells the driver where the arrays of an offer are."""
+    """Tells the driver where the arrays of a call are."""
 
     def message(told: Sequence[SharedArray], dropped: Sequence[int]) -> Offered:
-        return offer.moved(told)._replace(dropped=dropped)
+        return offer._replace(pixels=told[0], out=told[1], dropped=dropped)
 
     with parent.sending() as connection:
-        pool.send(connection, offer.arrays, message)
+        pool.send(connection, [offer.pixels, offer.out], message)
