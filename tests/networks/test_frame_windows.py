@@ -129,6 +129,16 @@ def test_an_animation_is_said_to_be_enlarged_frame_by_frame(tmp_path: Path) -> N
     assert "frames: it takes 5 of a film, and makes the middle one" in told
 
 
+def test_results_have_the_planes_of_a_frame(tmp_path: Path) -> None:
+    tensors = filled(family_weights.tspan())
+    for key in [key for key in tensors if key.startswith(("center_conv", "history_convs"))]:
+        if tensors[key].ndim == 4 and tensors[key].shape[1] == 3:
+            tensors[key] = tensors[key][:, :1].copy()
+    (tmp_path / "t.pth").write_bytes(weight_files.pth(tensors))
+    with pytest.raises(ModelError, match="take 1 planes and make 3, not 1 or 3"):
+        upscale(np.zeros((8, 8), np.uint8), 2, model=tmp_path / "t.pth", backend="numpy")
+
+
 def test_no_network_takes_more_frames_than_memory_holds() -> None:
     content = weight_files.pth(filled(family_weights.tspan(frames=17)))
     with pytest.raises(ModelError, match="it asks for more than 15 frames of a film"):

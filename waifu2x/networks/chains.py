@@ -200,6 +200,10 @@ def models_of(models: ModelSet, factor: int, noise: int | None) -> list[Model]:
             "choose a scale and a noise level that one network is enough for",
         )
     planes = found[0].in_planes // frames
-    if planes not in (1, 3) or any(model.in_planes != planes * frames for model in found):
-        raise ModelError(f"{models.name}: its models take {planes} planes, not 1 or 3 alike")
+    each = {(model.in_planes, model.out_planes) for model in found}
+    if planes not in (1, 3) or each != {(planes * frames, planes)}:
+        raise ModelError(
+            f"{models.name}: its models take {planes} planes and make {found[-1].out_planes}, not"
+            " 1 or 3 alike"
+        )
     return found
