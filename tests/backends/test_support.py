@@ -19,6 +19,7 @@ from tests.helpers.graphs import (
 )
 from waifu2x.backends import Backend, Network, Precision
 from waifu2x.backends.call import Call
+from waifu2x.lowering.plan.box import Box
 from waifu2x.lowering.plan.support import Support
 from waifu2x.networks import model_set
 from waifu2x.networks.model import Model
@@ -82,8 +83,13 @@ def test_a_part_with_its_reach_is_bit_for_bit_that_of_the_picture(
             # Pixels that are far away may be anything.
             other = 1 - picture
             other[rows, columns] = picture[rows, columns]
+            part = np.ascontiguousarray(picture[rows, columns])
+            inner = Box(
+                y.start - rows.start, x.start - columns.start, y.stop - y.start, x.stop - x.start
+            )
             for found, up, back in (
-                (network.run(Call(np.ascontiguousarray(picture[rows, columns]))), rows, columns),
+                (network.run(Call(part)), rows, columns),
+                (network.run(Call(part, inner=inner)), rows, columns),
                 (network.run(Call(other)), slice(0, 0), slice(0, 0)),
             ):
                 wanted = edged(whole, y, x, scale, slice(0, 0), slice(0, 0))

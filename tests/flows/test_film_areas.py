@@ -12,9 +12,10 @@ import pytest
 from numpy.typing import NDArray
 
 from waifu2x import Upscaler
-from waifu2x.flows.film.frames.changed_areas import AreaFinder
+from waifu2x.flows.film.frames.changed_areas import AreaFinder, AreaWork
 from waifu2x.flows.film.frames.kept_result import AreaMaker, CompletedFrames, ComputedFrame
 from waifu2x.formats.film.description import PixelFormat
+from waifu2x.lowering.plan.box import Box, scaled
 from waifu2x.lowering.plan.support import Support
 
 Planes = Sequence[NDArray[Any]]
@@ -63,6 +64,19 @@ class Adding:
             found += [number] * is_wide
         return found
 
+    def parts(self, frames: Sequence[Planes], out: Sequence[Planes], inner: Box) -> Collection[int]:
+        """Does the same; all but the results of `inner` and around may be undefined."""
+        found = self(frames, out)
+        top, left, height, width = scaled(inner, 2)
+        for made in out:
+            for plane, (rows, columns) in zip(made, self.pixels.steps, strict=True):
+                kept = np.zeros(plane.shape, bool)
+                kept[top // rows : -(-(top + height) // rows)][
+                    :, left // columns : -(-(left + width) // columns)
+                ] = True
+                plane[~kept] = 5
+        return found
+
 
 def windowed(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Returns for each row the sum of those that its cell reads."""
@@ -78,6 +92,7 @@ class Placed:
 
     def __init__(self, planes: Planes, areas: Any) -> None:
         self.frame: Any = type("Frame", (), {"planes": planes})
+        self.planes = planes
         self.areas = areas
         self.is_held = areas == ()
 
@@ -124,10 +139,10 @@ def completed(
         shapes = pixels.shapes(2 * height, 2 * width)
         return [np.full(shape, 99, pixels.dtype) for shape in shapes]
 
-    find = AreaFinder(pixels, height, width, SUPPORT, 0)
-    maker = AreaMaker(enlarge, pixels, pixels, 2)
+    work = AreaWork(enlarge.parts, SUPPORT, 0, 1.0)
+    find, maker = AreaFinder(pixels, height, width, work), AreaMaker(work, pixels, pixels, 2)
     sink: Any = Results()
-    complete = CompletedFrames(sink, maker, memory)
+    complete = CompletedFrames(sink, enlarge, maker, memory)
     found: list[Any] = [None]
     found += [find(one, other) for one, other in pairwise(frames)]
     for planes, areas in zip(frames, found, strict=True):
@@ -174,7 +189,8 @@ def test_values_out_of_range_need_whole_frames_until_one_is_within() -> None:
 
 def test_what_lies_apart_is_computed_apart_and_too_much_as_a_whole() -> None:
     pixels = FORMATS["444"]
-    find = AreaFinder(pixels, 400, 600, SUPPORT, 0)
+    work = AreaWork(Adding(pixels).parts, SUPPORT, 0, 1.0)
+    find = AreaFinder(pixels, 400, 600, work)
     kept = [np.zeros(shape, np.uint8) for shape in pixels.shapes(400, 600)]
     two = [plane.copy() for plane in kept]
     two[0][10:14, 20:24] = two[2][380:384, 570:574] = 1
@@ -189,7 +205,8 @@ def test_what_lies_apart_is_computed_apart_and_too_much_as_a_whole() -> None:
     near = [plane.copy() for plane in kept]
     near[0][100, 100] = near[0][100, 200] = 1
     assert len(find(kept, near) or ()) == 2
-    assert len(AreaFinder(pixels, 400, 600, SUPPORT, 20_000)(kept, near) or ()) == 1
+    slow = work._replace(overhead=20_000)
+    assert len(AreaFinder(pixels, 400, 600, slow)(kept, near) or ()) == 1
 
 
 def test_a_film_is_the_same_as_with_every_frame_computed(
@@ -211,11 +228,11 @@ def test_a_film_is_the_same_as_with_every_frame_computed(
 
     def made(how: Any) -> Any:
         computed[how] = 0
-        enlarged = FrameEnlarger.__call__
+        enlarged = FrameEnlarger._network
 
-        def counted(this: FrameEnlarger, frames: Any, out: Any) -> Any:
+        def counted(this: FrameEnlarger, frames: Any, out: Any, *inner: Any) -> Any:
             computed[how] += sum(planes[0].size for planes in frames)
-            return enlarged(this, frames, out)
+            return enlarged(this, frames, out, *inner)
 
         target = tmp_path / f"{how}.mkv"
         job = FilmJob(source, target, Wish("ffv1"), duplicates=how)
@@ -224,7 +241,7 @@ def test_a_film_is_the_same_as_with_every_frame_computed(
             FilmReader(source) as reader,
             Upscaler(model="anime4k/s", backend="cpu") as upscaler,
         ):
-            patch.setattr(FrameEnlarger, "__call__", counted)
+            patch.setattr(FrameEnlarger, "_network", counted)
             prepared = prepare(reader, job, 428, 660)
             enlarge = FrameEnlarger(upscaler, reader.film.pictures, prepared.shape)
             make_live(reader, job, prepared, device_of(enlarge, reader.film))

@@ -20,6 +20,7 @@ from waifu2x.system.lazy_dataclass import dataclass
 if TYPE_CHECKING:
     from waifu2x.backends import Network
     from waifu2x.imaging.planar import PlanarPicture
+    from waifu2x.lowering.plan.box import Box
 
 Pictures = TypeVar("Pictures", "NDArray[Any]", "Sequence[PlanarPicture]")
 """Pixels, or pictures as planes."""
@@ -58,6 +59,9 @@ class Call(Generic[Pictures]):
     (`tta.TRANSFORMS`), and its result is their mean."""
     on_progress: Progress = ignore
     on_recomputed: OnRecomputed = ignore
+    inner: Box | None = None
+    """A hint: the part of each picture whose results, with one pixel around them, are wanted; all
+    others are undefined then."""
 
     @property
     def count(self) -> int:
@@ -88,7 +92,16 @@ class Call(Generic[Pictures]):
         self, source: NDArray[Any], out: NDArray[Any] | None = None
     ) -> Call[NDArray[Any]]:
         """Returns the call for pixels in the place of planes; results have their dtype."""
-        return Call(source, None, out, self.tile, self.tta, self.on_progress, self.on_recomputed)
+        return Call(
+            source,
+            None,
+            out,
+            self.tile,
+            self.tta,
+            self.on_progress,
+            self.on_recomputed,
+            self.inner,
+        )
 
     def part(self, first: int, end: int) -> Call[Pictures]:
         """Returns the call for results [first, end) of a stack with an `out`; it reports its share

@@ -18,6 +18,7 @@ from waifu2x.backends.cpu.run.plans import SizePlan, size_plan
 from waifu2x.backends.cpu.run.workers import Workers
 from waifu2x.lowering.passes.segments import is_segmented
 from waifu2x.lowering.plan import box as boxes
+from waifu2x.lowering.plan.box import Box
 from waifu2x.networks.model import Model
 
 _MOST_PLANS = 16
@@ -41,14 +42,20 @@ class CpuModel:
         self._plans = lru_cache(_MOST_PLANS)(self._new_plan)
 
     def run(
-        self, tile: int | None, stack: NDArray[Any], out: NDArray[Any], on_progress: Progress
+        self,
+        tile: int | None,
+        stack: NDArray[Any],
+        out: NDArray[Any],
+        on_progress: Progress,
+        *,
+        inner: Box | None = None,
     ) -> None:
         """Runs pictures (N, H, W, planes), all of one size, and writes the results into `out`,
-        C-contiguous."""
+        C-contiguous; for `inner`, see Call."""
         _, height, width, _ = stack.shape
         found = self.blocks(height, width)
         if len(found) == 1:
-            self._whole(stack, out, tile, on_progress)
+            self._whole(stack, out, tile, on_progress, inner)
             return
         scale = self.model.scale
         for box, halo in found:
@@ -60,12 +67,13 @@ class CpuModel:
             self._whole(part, made, tile, share)
             top, left = (box.top - halo.top) * scale, (box.left - halo.left) * scale
             place = boxes.scaled(box, scale)
-            inner = made[:, top : top + place.height, left : left + place.width]
-            out[:, place.top : place.bottom, place.left : place.right] = inner
+            part = made[:, top : top + place.height, left : left + place.width]
+            out[:, place.top : place.bottom, place.left : place.right] = part
 
-    def plan(self, height: int, width: int) -> SizePlan:
-        """Returns the plan for pictures of that size. Raises BackendError if it is too large."""
-        return self._plans(height, width)
+    def plan(self, height: int, width: int, inner: Box | None = None) -> SizePlan:
+        """Returns the plan for pictures of that size, or for what `inner` of them needs. Raises
+        BackendError if it is too large."""
+        return self._plans(height, width, inner)
 
     def blocks(self, height: int, width: int) -> list[Block]:
         """Returns the blocks of a picture that run one after the other, each as a picture."""
@@ -73,15 +81,20 @@ class CpuModel:
         held = 4 * self.plan(height, width).kept.floats if is_segmented(program) else 0
         return blocks(program, size, held, kept_memory.budget(self.packed))
 
-    def _new_plan(self, height: int, width: int) -> SizePlan:
-        return size_plan(self.packed, height, width)
+    def _new_plan(self, height: int, width: int, inner: Box | None) -> SizePlan:
+        return size_plan(self.packed, height, width, inner)
 
     def _whole(
-        self, stack: NDArray[Any], out: NDArray[Any], tile: int | None, on_progress: Progress
+        self,
+        stack: NDArray[Any],
+        out: NDArray[Any],
+        tile: int | None,
+        on_progress: Progress,
+        inner: Box | None = None,
     ) -> None:
         """Runs pictures whose kept maps fit the budget, the most at once that do."""
         count, height, width, _ = stack.shape
-        plan = self.plan(height, width)
+        plan = self.plan(height, width, inner)
         floats = plan.kept.floats
         together = max(1, min(count, kept_memory.budget(self.packed) // max(4 * floats, 1)))
         with self._workers.kept_maps(together, floats, self.packed.weights) as kept:

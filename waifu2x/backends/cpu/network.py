@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -24,6 +25,7 @@ from waifu2x.backends.cpu.run.plans import check_result
 from waifu2x.backends.cpu.run.workers import Workers
 from waifu2x.backends.tta import run_chain
 from waifu2x.errors import LESS_MEMORY, DeviceMemoryError
+from waifu2x.lowering.plan.box import scaled
 
 if TYPE_CHECKING:
     from waifu2x.imaging.planar import PlanarPicture
@@ -126,4 +128,9 @@ def _run(models: Sequence[CpuModel], call: Call[NDArray[Any]]) -> None:
     for model in models:
         costs.append(area * model.cost)
         area *= model.model.scale**2
-    run_chain(call, [(model.model, partial(model.run, call.tile)) for model in models], costs)
+    *firsts, last = ((model.model, partial(model.run, call.tile)) for model in models)
+    if call.inner is not None and call.tta == 1:
+        # Models before the last one have to make more.
+        inner = scaled(call.inner, math.prod(model.scale for model, _ in firsts))
+        last = models[-1].model, partial(models[-1].run, call.tile, inner=inner)
+    run_chain(call, [*firsts, last], costs)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from itertools import islice
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +47,8 @@ _MOST_BATCHES = 2
 """The batches cached for the next picture of the same size; each strip takes some 10 KiB."""
 _MOST_DIVISIONS = 16
 _EMPTY = Box(0, 0, 0, 0)
+_LAYERS: WeakKeyDictionary[PackedProgram, dict[Any, LayerCosts]] = WeakKeyDictionary()
+"""The figures of programs' phases, by their steps, and the values that they read and keep."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +81,16 @@ class StripBatch:
 class PhaseStrips:
     """Makes the strips of a phase, for pictures of one size."""
 
-    def __init__(self, packed: PackedProgram, phase: Phase, sizes: Sequence[Size]) -> None:
+    def __init__(
+        self,
+        packed: PackedProgram,
+        phase: Phase,
+        sizes: Sequence[Size],
+        extents: Mapping[int, Box],
+    ) -> None:
+        """`extents` are the boxes of the phase's roots to make."""
         self.packed, self.phase, self.sizes = packed, phase, sizes
+        self._extents = extents
         self.tasks = packed.phase_tasks(phase)
         self._cache_bytes = isa.l2_bytes()
         self._tasks = np.zeros(len(self.tasks), TASK)
@@ -138,14 +149,27 @@ class PhaseStrips:
 
     @cached_property
     def _layers(self) -> LayerCosts:
-        return layer_costs(self.packed, self.phase, lambda roots: self.strip(roots).floats)
+        """The figures of the phase; they take longer than the tables of a small picture, and
+        without attention they are the same for all sizes."""
+
+        def made() -> LayerCosts:
+            return layer_costs(self.packed, self.phase, lambda roots: self.strip(roots).floats)
+
+        if self.packed.attends:
+            return made()
+        known = _LAYERS.setdefault(self.packed, {})
+        key = self.phase.steps, self.phase.given, self.phase.kept
+        if key not in known:
+            known[key] = made()
+        return known[key]
 
     def _division(self, pictures: int, cores: int) -> tuple[int, int]:
         """Returns the best number of strips of each picture, down and across."""
-        roots = self.phase.roots(self.packed.program)
+        values = self.packed.program.values
         height, width = (
             max(
-                float(self.sizes[v][side] / self.packed.program.values[v].resolution) for v in roots
+                (float(box[2 + side] / values[v].resolution) for v, box in self._extents.items()),
+                default=1.0,
             )
             for side in range(2)
         )
@@ -153,9 +177,8 @@ class PhaseStrips:
 
     def _make_batch(self, down: int, across: int, number: int) -> StripBatch:
         """Makes batch `number` of the strips; all earlier batches are full."""
-        program = self.packed.program
-        roots = self.phase.roots(program)
-        divided = [geometry.tiles(self.sizes[v], down, across, self.packed.cut(v)) for v in roots]
+        roots = self._extents
+        divided = [_tiles(box, down, across, self.packed.cut(v)) for v, box in roots.items()]
         first = number * self._together
         strips = []
         for boxes in islice(zip(*divided, strict=True), first, first + self._together):
@@ -257,3 +280,10 @@ class PhaseStrips:
         if key not in self._orders:
             self._orders[key] = order([task.schedule for task in self.tasks], spans)
         return self._orders[key]
+
+
+def _tiles(box: Box, down: int, across: int, unit: int) -> Iterator[Box]:
+    """Divides a box of a value, from a multiple of a unit on, as `geometry.tiles` a whole one."""
+    top, left = box.top // unit * unit, box.left // unit * unit
+    for tile in geometry.tiles((box.bottom - top, box.right - left), down, across, unit):
+        yield tile._replace(top=tile.top + top, left=tile.left + left)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,8 +24,15 @@ _WORTHWHILE = 0.9
 """The most work, as a share of the frame's, that parts may be: they compute their borders twice."""
 _WORDS = {1: np.uint8, 2: np.uint16, 4: np.uint32}
 """Integers of as many bytes."""
-_SIZES = 8
+_SIZES = 16
 """The sizes, for each doubling, to which sides of parts are rounded up: an engine plans each."""
+
+
+EnlargeParts = Callable[
+    [Sequence[Sequence[NDArray[Any]]], Sequence[Sequence[NDArray[Any]]], Box], Collection[int]
+]
+"""Enlarges parts of one size of frames, as `frame_device.Enlarge` does frames; results may be
+undefined but for those of a box in each, and one pixel around."""
 
 
 class Area(NamedTuple):
@@ -35,16 +42,30 @@ class Area(NamedTuple):
     """The part whose result is new."""
     halo: Box
     """The part with all that its result depends on, which is computed as a picture."""
+    right: Box
+    """The part of the halo whose results are right, counted from the halo's corner: at least `box`.
+    It depends on nothing but the size of the halo and on the frame's edges."""
+
+
+class AreaWork(NamedTuple):
+    """How areas of frames are enlarged."""
+
+    enlarge: EnlargeParts
+    support: Support
+    """That of the network."""
+    overhead: int
+    """The pixels of a frame that take as long as a call by itself."""
+    border: float
+    """The share of a halo's border that is computed: 1, or less for a backend that computes in each
+    layer no more than later ones need."""
 
 
 class AreaFinder:
     """Finds the areas to compute of frames of one size, for one network."""
 
-    def __init__(
-        self, pixels: PixelFormat, height: int, width: int, support: Support, overhead: int
-    ) -> None:
-        """`support` is the network's; a call of it takes as long as `overhead` pixels."""
-        self._pixels, self._size, self._overhead = pixels, (height, width), overhead
+    def __init__(self, pixels: PixelFormat, height: int, width: int, work: AreaWork) -> None:
+        self._pixels, self._size, self._work = pixels, (height, width), work
+        support = work.support
         self._unit = math.lcm(support.unit, _CELL)
         # Chroma is interpolated between samples, two pixels away at most.
         more = 0 if (pixels.rows, pixels.columns) == (1, 1) else 2
@@ -64,8 +85,15 @@ class AreaFinder:
         most = _WORTHWHILE * self._cost(height, width)
         if np.count_nonzero(touched) * self._unit**2 > most:
             return None
-        areas = [self._area(*box) for box in self._divided(touched, most)]
-        total = sum(self._cost(area.halo.height, area.halo.width) for area in areas)
+        areas = [self._area(*box) for box in self._divided(touched)]
+        share = self._work.border
+        total = sum(
+            self._cost(
+                area.right.height + share * (area.halo.height - area.right.height),
+                area.right.width + share * (area.halo.width - area.right.width),
+            )
+            for area in areas
+        )
         return tuple(areas) if total <= most else None
 
     def _changed(
@@ -90,9 +118,7 @@ class AreaFinder:
         touched: NDArray[np.bool_] = sums[end] > sums[first]
         return touched
 
-    def _divided(
-        self, touched: NDArray[np.bool_], most: float
-    ) -> Iterator[tuple[int, int, int, int]]:
+    def _divided(self, touched: NDArray[np.bool_]) -> Iterator[tuple[int, int, int, int]]:
         """Yields boxes of units, as first and end of rows and columns, that cover what is touched:
         a box is divided where that lessens the work."""
         waiting = [_hull(touched, 0, len(touched), 0, touched.shape[1])]
@@ -147,11 +173,11 @@ class AreaFinder:
 
     def _box_cost(self, rows: Any, columns: Any) -> Any:
         """Returns the work for boxes of that many units."""
-        more = self._before + self._after
+        more = self._work.border * (self._before + self._after)
         return self._cost(rows * self._unit + more, columns * self._unit + more)
 
     def _cost(self, height: Any, width: Any) -> Any:
-        return (height + _BORDER) * (width + _BORDER) + self._overhead
+        return (height + _BORDER) * (width + _BORDER) + self._work.overhead
 
     def _area(self, top: int, bottom: int, left: int, right: int) -> Area:
         height, width = self._size
@@ -161,7 +187,21 @@ class AreaFinder:
         )
         y, rows = self._halo(top, bottom, height)
         x, columns = self._halo(left, right, width)
-        return Area(Box(top, left, bottom - top, right - left), Box(y, x, rows, columns))
+        first_row, right_rows = self._right(y, rows, height)
+        first_column, right_columns = self._right(x, columns, width)
+        return Area(
+            Box(top, left, bottom - top, right - left),
+            Box(y, x, rows, columns),
+            Box(first_row, first_column, right_rows, right_columns),
+        )
+
+    def _right(self, begin: int, rows: int, length: int) -> tuple[int, int]:
+        """Returns the first of the right rows of a halo, and how many they are."""
+        first = round_up(self._before, self._unit) if begin else 0
+        end = rows
+        if begin + rows < length:
+            end = (rows - self._after) // self._unit * self._unit
+        return first, end - first
 
     def _halo(self, first: int, end: int, length: int) -> tuple[int, int]:
         """Returns the first row of a halo, and its rows."""

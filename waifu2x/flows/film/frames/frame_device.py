@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.backends import Pin, Progress
-from waifu2x.flows.film.frames.changed_areas import AreaFinder
+from waifu2x.flows.film.frames.changed_areas import AreaFinder, AreaWork
 from waifu2x.flows.film.frames.frame_source import EnlargedFrame, FrameSource, PlacedFrame, Planes
 from waifu2x.flows.film.frames.kept_result import AreaMaker, CompletedFrames, ComputedFrame
 from waifu2x.flows.film.parts.part_runs import FilmWork, PartRun
@@ -27,7 +27,6 @@ from waifu2x.system.lazy_dataclass import dataclass
 
 if TYPE_CHECKING:
     from waifu2x.flows.film.reading.client import FilmReader
-    from waifu2x.lowering.plan.support import Support
 
 Enlarge = Callable[[Sequence[Planes], Sequence[Planes]], Collection[int] | None]
 """Enlarges frames, given as planes in the film's format, into the same number of frames in the
@@ -64,10 +63,8 @@ class FrameDevice:
     described: str = ""
     frames: int = 1
     """Frames of the window that `enlarge` takes for each result."""
-    support: Support | None = None
-    """How far results depend on pixels; None if only whole frames can be enlarged."""
-    overhead: int = 0
-    """The pixels of a frame that take as long as a call by itself."""
+    areas: AreaWork | None = None
+    """None if only whole frames can be enlarged."""
 
 
 class Enlarging(Protocol):
@@ -176,11 +173,11 @@ def enlarge_run(
     ahead = in_flight * device.stack
     frames = FrameSource(reader, work, run, ahead, device.stack, frames=device.frames)
     height, width, _ = frames.header.extents[0]
-    if device.support is not None:
-        frames.find = AreaFinder(pixels, height, width, device.support, device.overhead)
+    if device.areas is not None:
+        frames.find = AreaFinder(pixels, height, width, device.areas)
+    maker = AreaMaker(device.areas, pixels, shape.encoding.pixels, shape.height // height)
     memory = FrameMemory(shape.encoding.pixels, shape.height, shape.width, device.pin)
-    maker = AreaMaker(device.enlarge, pixels, shape.encoding.pixels, shape.height // height)
-    completed = CompletedFrames(sink, maker, memory.planes)
+    completed = CompletedFrames(sink, device.enlarge, maker, memory.planes)
     with closing(memory):
         flow(frames, enlarged, completed, in_flight=in_flight, workers=max(1, device.in_flight - 1))
     return frames.has_ended

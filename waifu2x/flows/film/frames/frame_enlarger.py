@@ -15,6 +15,7 @@ from waifu2x.backends.call import Call
 from waifu2x.backends.engine.engine import Engine
 from waifu2x.errors import ModelError
 from waifu2x.flows.batch.session import ModelFiles, unpacked
+from waifu2x.flows.film.frames.changed_areas import AreaWork
 from waifu2x.flows.film.frames.frame_device import FrameDevice, stack_size
 from waifu2x.formats.film.description import Film, becomes_sdr
 from waifu2x.formats.film.writing.encode import Shape
@@ -27,7 +28,7 @@ from waifu2x.system.lazy_dataclass import dataclass
 if TYPE_CHECKING:
     from waifu2x.flows.film.frames.frame_source import Planes
     from waifu2x.formats.film.description import FilmColours, Pictures, PixelFormat
-    from waifu2x.lowering.plan.support import Support
+    from waifu2x.lowering.plan.box import Box
 
 _MATRICES: dict[int, Matrix] = {
     1: "bt709", 4: "fcc", 5: "bt601", 6: "bt601", 7: "smpte240m", 9: "bt2020",
@@ -104,13 +105,18 @@ class FrameEnlarger:
         return told
 
     @property
-    def support(self) -> Support | None:
-        """Returns how far results depend on pixels; None where only whole frames can be enlarged:
-        by other ways than a network of planes alone, and by networks that see the whole picture.
-        Raises BackendError, ModelError."""
+    def areas(self) -> AreaWork | None:
+        """Returns how areas of frames are enlarged; None where only whole frames are: by other ways
+        than a network of planes alone, and by networks that see the whole picture. Raises
+        BackendError, ModelError."""
         if self._factor is None or self._networks.tta > 1:  # turned parts have other cells
             return None
-        return self._networks.chains.network(self._factor, self._enlarger.noise).support
+        support = self._networks.chains.network(self._factor, self._enlarger.noise).support
+        if support is None:
+            return None
+        overhead = _OVERHEAD if self.backend.device.is_gpu else 0
+        border = 0.5 if self.backend.name == "cpu" else 1.0
+        return AreaWork(self._network, support, overhead, border)
 
     def enlarged(self, planes: Planes) -> Picture:
         """Returns the result for a frame, or for the planes of all frames of its window, the
@@ -129,32 +135,41 @@ class FrameEnlarger:
 
     def __call__(self, frames: Sequence[Planes], out: Sequence[Planes]) -> Collection[int]:
         """Enlarges frames, each given by the planes of its window, into the planes `out`; returns
-        the numbers of those that a network of planes computed again, in wider numbers. Where it has
-        a support, they may be parts of frames. Raises BackendError."""
+        the numbers of those that a network of planes computed again, in wider numbers. Raises
+        BackendError."""
+        if self._factor is not None:
+            return self._network(frames, out)
+        for planes, made in zip(frames, out, strict=True):
+            self._write(self.enlarged(planes), made)
+        self._fill(out)
+        return ()
+
+    def _network(
+        self, frames: Sequence[Planes], out: Sequence[Planes], inner: Box | None = None
+    ) -> Collection[int]:
+        """Runs frames, or parts of them, through the network of planes; for `inner`, see Call."""
+        assert self._factor is not None
         again: list[int] = []
-        if self._factor is None:
-            for planes, made in zip(frames, out, strict=True):
-                self._write(self.enlarged(planes), made)
-        else:
-            network = self._networks.chains.network(self._factor, self._enlarger.noise)
-            network.run(
-                Call(
-                    [
-                        _planar(one, self._source)
-                        for planes in frames
-                        for one in self._window(planes)
-                    ],
-                    out=[_planar(planes, self._target) for planes in out],
-                    tile=self._networks.tile,
-                    tta=self._networks.tta,
-                    on_recomputed=again.append,
-                )
+        network = self._networks.chains.network(self._factor, self._enlarger.noise)
+        network.run(
+            Call(
+                [_planar(one, self._source) for planes in frames for one in self._window(planes)],
+                out=[_planar(planes, self._target) for planes in out],
+                tile=self._networks.tile,
+                tta=self._networks.tta,
+                on_recomputed=again.append,
+                inner=inner,
             )
+        )
+        self._fill(out)
+        return again
+
+    def _fill(self, out: Sequence[Planes]) -> None:
+        """Fills the chroma of results that have none."""
         if self._grey:
             for made in out:
                 for chroma in made[1:3]:
                     chroma.fill(self._grey)
-        return again
 
     def _window(self, planes: Planes) -> list[Planes]:
         """Returns the planes of each frame of a window."""
@@ -195,8 +210,7 @@ def device_of(enlarge: FrameEnlarger, film: Film) -> FrameDevice:
         backend.device.is_gpu,
         f"{backend.name}: {backend.device.name}, {backend.device.detail}",
         enlarge.frames,
-        enlarge.support,
-        _OVERHEAD if backend.device.is_gpu else 0,
+        enlarge.areas,
     )
 
 

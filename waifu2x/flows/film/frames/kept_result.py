@@ -12,7 +12,7 @@ from waifu2x.formats.film.description import PixelFormat
 from waifu2x.lowering.plan.box import Box, scaled
 
 if TYPE_CHECKING:
-    from waifu2x.flows.film.frames.changed_areas import Area
+    from waifu2x.flows.film.frames.changed_areas import Area, AreaWork
     from waifu2x.flows.film.frames.frame_device import Enlarge
     from waifu2x.imaging.streams import Header, Sink
 
@@ -38,13 +38,14 @@ class ComputedFrame(NamedTuple):
 
 
 class AreaMaker:
-    """Computes areas of frames, by a device that enlarges frames. Threads may share it."""
+    """Computes areas of frames, by a device that enlarges parts of them. Threads may share it."""
 
     def __init__(
-        self, enlarge: Enlarge, source: PixelFormat, target: PixelFormat, scale: int
+        self, work: AreaWork | None, source: PixelFormat, target: PixelFormat, scale: int
     ) -> None:
-        """`enlarge` makes planes of `target`, `scale` times as large, from those of `source`."""
-        self.enlarge = enlarge
+        """`work` makes planes of `target`, `scale` times as large, from those of `source`; None for
+        frames of no areas."""
+        self._work = work
         self._source, self._target, self._scale = source, target, scale
 
     def __call__(self, planes: Planes, areas: Sequence[Area]) -> list[Patch] | None:
@@ -52,19 +53,21 @@ class AreaMaker:
         arithmetic: such a frame is computed whole, in wider numbers. Raises BackendError."""
         made: list[Patch] = []
         # Those of one size are a stack.
-        for size in dict.fromkeys(area.halo[2:] for area in areas):
-            alike = [area for area in areas if area.halo[2:] == size]
+        for kind in dict.fromkeys(area.halo[2:] + area.right for area in areas):
+            alike = [area for area in areas if area.halo[2:] + area.right == kind]
             parts = [list(_parts(planes, self._source, area.halo)) for area in alike]
-            shapes = self._target.shapes(size[0] * self._scale, size[1] * self._scale)
+            height, width = (side * self._scale for side in kind[:2])
+            shapes = self._target.shapes(height, width)
             results = [[np.empty(shape, self._target.dtype) for shape in shapes] for _ in alike]
-            if self.enlarge(parts, results):
+            assert self._work is not None
+            if self._work.enlarge(parts, results, alike[0].right):
                 return None
             made += map(Patch, alike, results)
         return made
 
     def paste(self, patch: Patch, planes: Planes) -> None:
         """Copies the result of an area into that of its frame."""
-        box, halo = patch.area
+        box, halo, _ = patch.area
         inner = Box(box.top - halo.top, box.left - halo.left, box.height, box.width)
         ends = (_parts(planes, self._target, scaled(box, self._scale)),
                 _parts(patch.planes, self._target, scaled(inner, self._scale)))  # fmt: skip
@@ -78,11 +81,12 @@ class CompletedFrames:
     def __init__(
         self,
         sink: Sink[Sequence[EnlargedFrame]],
+        enlarge: Enlarge,
         maker: AreaMaker,
         memory: Callable[[], Planes],
     ) -> None:
         """`memory` returns planes for a result."""
-        self._sink, self._maker, self._memory = sink, maker, memory
+        self._sink, self._enlarge, self._maker, self._memory = sink, enlarge, maker, memory
         self._kept: Planes = ()
         """The result that the frame before has."""
         self._is_wide = False
@@ -112,7 +116,7 @@ class CompletedFrames:
         else:
             planes = self._memory()
             if made.patches is None or self._is_wide:
-                self._is_wide = bool(self._maker.enlarge([placed.frame.planes], [planes]))
+                self._is_wide = bool(self._enlarge([placed.planes], [planes]))
             else:
                 for kept, plane in zip(self._kept, planes, strict=True):
                     plane[:] = kept
