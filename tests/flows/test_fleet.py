@@ -155,6 +155,30 @@ def test_a_task_on_which_three_are_lost_is_to_blame() -> None:
     assert worker.sent[-1].work == 4  # the others come before its last try
 
 
+def test_a_source_that_never_ends_delays_no_last_try() -> None:
+    """As a folder that is watched: the last try comes when there is no other task."""
+    fleet = Fleet([Squarer("a", dies_on(1))])
+    found: list[Any] = []
+
+    def watched() -> Iterator[Number | None]:
+        yield from map(Number, range(3))
+        for _ in range(100_000):
+            if len(found) == 3:
+                return
+            yield None
+        raise AssertionError("the last try waits for the end")
+
+    with closing(fleet):
+        fleet.open()
+        for outcome in fleet.run(watched()):
+            found.append(outcome)
+    assert sorted(map(str, found)) == [
+        "0",
+        "1: crashed 3 worker processes in a row: its process died",
+        "4",
+    ]
+
+
 def test_tasks_of_a_lost_worker_are_done_one_by_one() -> None:
     """The last first, which shows whether the worker works."""
     died: list[int] = []

@@ -255,7 +255,8 @@ class DeviceDriver:
             return
         task = None if worker.told is request else request.task_for(worker.is_process)
         worker.told = request
-        job = replace(job, repeated=job.repeated or assignment.lost > 0)
+        if assignment.lost:
+            job = replace(job, repeated=True)
         content = None if page is None else (page.name, page.content)
         worker.send(codec.Make(job, content, self._allowance, task))
 

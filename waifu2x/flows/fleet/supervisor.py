@@ -211,7 +211,8 @@ class Fleet:
         """Tasks on which one worker was lost; another does each alone."""
         self._late: deque[Task] = deque()
         """Tasks that were done alone when a worker was lost; they come last."""
-        self._is_exhausted = self._is_asked = False
+        self._is_exhausted = self._is_asked = self._is_idle = False
+        """`_is_idle`: there was no task when the source was last asked."""
         self._asked = threading.Semaphore(0)
         self._is_running = self._is_closed = False
         self._thread: threading.Thread | None = None
@@ -240,7 +241,7 @@ class Fleet:
         means that there is no task now. Once `stopped` is set, tasks that wait in workers are
         withdrawn. Raises what `Task.failed` raises, and errors that workers report. After an error,
         and if it is closed early, the fleet is closed: nothing unfinished stays."""
-        self._is_exhausted = self._is_asked = False
+        self._is_exhausted = self._is_asked = self._is_idle = False
         self._is_running = True
         feeder = threading.Thread(
             target=self._feed, args=(iter(tasks),), name="waifu2x-tasks", daemon=True
@@ -372,7 +373,7 @@ class Fleet:
         is_free = not member.tasks
         if self._suspects and self._tries_suspects(member):
             return self._suspects if is_free else None
-        if self._late and self._is_exhausted and not self._given:
+        if self._late and (self._is_exhausted or self._is_idle) and not self._given:
             return self._late if is_free else None
         return self._given
 
@@ -447,6 +448,7 @@ class Fleet:
                 member.worker.send(event)
             return
         self._is_asked = False
+        self._is_idle = event is None
         if isinstance(event, _Exhausted):
             self._is_exhausted = True
         elif event is not None:
