@@ -28,9 +28,8 @@ def drawn(form: int, height: int = HEIGHT, width: int = WIDTH) -> Frames:
     """Planes of each frame, of all values that the format has."""
     random = np.random.default_rng(form)
     found = vs.core.get_video_format(form)
-    shapes = [(height, width)] + [(height >> found.subsampling_h, width >> found.subsampling_w)] * (
-        found.num_planes - 1
-    )
+    chroma = (height >> found.subsampling_h, width >> found.subsampling_w)
+    shapes = [(height, width), chroma, chroma][: found.num_planes]
     if found.sample_type == vs.FLOAT:
         return [[random.random(shape, np.float32) for shape in shapes] for _ in range(FRAMES)]
     dtype = np.uint8 if found.bits_per_sample == 8 else np.uint16

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -22,6 +23,8 @@ from tests.flows.test_film_pipes import make  # noqa: E402
 from tests.flows.test_film_streams import enlarge, pictures_of  # noqa: E402
 from tests.helpers import containers  # noqa: E402
 from tests.helpers.cases import thinned  # noqa: E402
+from tests.helpers.contents import identity_models  # noqa: E402
+from waifu2x.cli import cli  # noqa: E402
 from waifu2x.flows.film import automatic  # noqa: E402
 from waifu2x.flows.film.frames.frame_device import FrameDevice  # noqa: E402
 from waifu2x.flows.film.reading.client import FilmReader  # noqa: E402
@@ -215,3 +218,47 @@ def test_mp4_crops_too(tmp_path: Path) -> None:
     assert b"clap" in target.read_bytes()
     with FilmReader(target) as reader:
         assert (reader.film.pictures.height, reader.film.pictures.width) == (58, 82)
+
+
+@pytest.mark.parametrize(("aspect", "rotation"), [(Fraction(4, 3), 0), (Fraction(1, 2), 90)])
+def test_a_gif_has_square_pixels(aspect: Fraction, rotation: int, tmp_path: Path) -> None:
+    """It is as wide as players show the film."""
+    films.film(tmp_path / "a.mp4", aspect=aspect, rotation=rotation, times=(0, 40), size=(36, 64))
+    identity_models(tmp_path / "identity")
+    command = ["video", "-n", "none", "-m", str(tmp_path / "identity"), "--backend", "numpy"]
+    for more, high in (([], 72), (["--height", "50"], 50)):
+        target = tmp_path / f"{high}.gif"
+        made = CliRunner().invoke(cli, [*command, *more, str(tmp_path / "a.mp4"), str(target)])
+        assert made.exit_code == 0, made.output
+        shown = 36 / (64 * aspect) if rotation else 64 * aspect / 36
+        with Image.open(target) as image:
+            if not rotation or more:
+                assert image.height == high
+            assert abs(image.width / image.height - shown) < 1 / image.height
+
+
+@needs_ffmpeg
+def test_pictures_are_upright_in_films_made_of_them(tmp_path: Path) -> None:
+    """EXIF turns them; FFmpeg reads it, and has no name for it that PyAV knows."""
+    pixels = np.zeros((36, 64, 3), np.uint8)
+    pixels[:, :20] = 255
+    said = Image.Exif()
+    said[0x112] = 6
+    (tmp_path / "in").mkdir()
+    for number in (1, 2):
+        Image.fromarray(pixels).save(tmp_path / f"in/{number}.png", exif=said)
+    identity_models(tmp_path / "identity")
+    command = ["video", "-n", "none", "-m", str(tmp_path / "identity"), "--backend", "numpy"]
+    for target in ("a.mkv", "b.mp4", "c.gif", "out/%d.png"):
+        arguments = [*command, str(tmp_path / "in/%d.png"), str(tmp_path / target)]
+        made = CliRunner().invoke(cli, arguments)
+        assert made.exit_code == 0, made.output
+        path = tmp_path / target.replace("%d", "1")
+        if path.suffix in (".mkv", ".mp4"):
+            shown = _shown(path)
+        else:
+            with Image.open(path) as image:
+                shown = np.asarray(image.convert("RGB"))
+        assert shown.shape == (128, 72, 3), target
+        assert shown[:36].mean() > 240, target
+        assert shown[44:].mean() < 15, target

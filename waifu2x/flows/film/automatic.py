@@ -85,15 +85,22 @@ def decided(
         raise error.of(job.source) from error
     if chosen["noise"] == "auto":
         chosen["noise"] = noise_level(film.pictures, models)
-    asked = plan.height, plan.width
+    asked = plan.height, _in_square_pixels(plan.width, film.pictures, job)
     changes = chosen["noise"] is not None or asked != size
     if job.wish.codec == "auto":
         codec = hardware_codec(film.pictures, job, *asked)
         job = replace(job, wish=replace(job.wish, codec=codec))
     even = even_size(film, job, *asked)
-    if even != asked:
+    if even != (plan.height, plan.width):
         chosen |= {**dict.fromkeys(_SIZES), "height": even[0], "width": even[1], "fit": "exact"}
     return DecidedFilm(job, chosen, *even, asked, changes)
+
+
+def _in_square_pixels(width: int, pictures: Pictures, job: FilmJob) -> int:
+    """Returns the columns of a result, more or fewer where its container says nothing of pixels
+    that are not square."""
+    is_gif = targets.container_of(job.target, job.form) == "gif"
+    return sizes.rounded(width * pictures.aspect) if is_gif and pictures.aspect else width
 
 
 def _as_stored(pictures: Pictures, arguments: Mapping[str, Any]) -> dict[str, Any]:

@@ -152,7 +152,7 @@ def prepare(reader: FilmReader, job: FilmJob, height: int, width: int) -> Prepar
         width,
         tick_of(film, how),
         rate,
-        pictures.aspect,
+        None if container == "gif" else pictures.aspect,
         _coded_colours(pictures, pixels, height),
         job.threads or encoder_threads(encoding.codec, height, core_count()),
         pictures.orientation if is_raw else 1,

@@ -188,6 +188,7 @@ def _pictures(
         raise ImageError(f"{name}: it has no times: it is damaged")
     pixels = frame_pixels(first, name)
     context = stream.codec_context
+    _name_all_side_data()
     # PyAV's stubs name another class than its frames have.
     side_data = cast("SideDataContainer", first.side_data)
     hdr, lost, matrix, stereo = _side_data(side_data)
@@ -370,6 +371,19 @@ _LOST = {
     "A53_CC": "closed captions",
     "SPHERICAL": "the projection of a spherical picture",
 }
+
+
+def _name_all_side_data() -> None:
+    """Lets PyAV tell a frame's side data where one has no name there, such as EXIF: it would raise
+    ValueError for all of them."""
+    from av.sidedata.sidedata import Type
+
+    def unnamed(cls: type[Type], value: object) -> Type:
+        made = object.__new__(cls)
+        made._name_, made._value_ = f"NUMBER_{value}", value
+        return made
+
+    Type._missing_ = classmethod(unnamed)
 
 
 def is_hdr(colours: FilmColours) -> bool:
