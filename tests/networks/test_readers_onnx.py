@@ -85,6 +85,44 @@ def compact() -> Net:
     return net
 
 
+def test_planes_of_frames_are_windows_of_a_film() -> None:
+    """A layer for each of three frames, joined and enlarged; other numbers of planes are none."""
+    net = Net()
+    parts = []
+    for frame in range(3):
+        places = [net.number([number]) for number in (3 * frame, 3 * frame + 3, 1)]
+        part = net.op("Slice", "input", *places)
+        parts.append(net.conv(part, 4, 3))
+    value = net.conv(net.op("Concat", *parts, axis=1), 12, 12)
+    net.op("DepthToSpace", value, blocksize=2, mode="CRD", output="output")
+    found = read(net.file(dims=(1, 9, "h", "w")))
+    assert (found.frames, found.in_planes, found.out_planes, found.scale) == (3, 9, 3, 2)
+    source = picture(8, 7, 9)
+    kernels = list(net.weights.values())
+    of_frames = [kernels[5 * frame + 3 : 5 * frame + 5] for frame in range(3)]
+    joined = [
+        same(source[..., 3 * frame : 3 * frame + 3], *arrays)
+        for frame, arrays in enumerate(of_frames)
+    ]
+    cells = same(np.concatenate(joined, axis=-1), *kernels[15:17]).reshape(8, 7, 3, 2, 2)
+    expected = cells.transpose(0, 3, 1, 4, 2).reshape(16, 14, 3)
+    np.testing.assert_allclose(made(found, source), expected, atol=1e-6)
+    for planes in (2, 4, 6, 12, 51):
+        with pytest.raises(ModelError, match=f"it takes a picture of {planes} planes"):
+            read(net.file(dims=(1, planes, "h", "w")))
+
+
+def same(
+    source: NDArray[np.float64], weight: NDArray[Any], bias: NDArray[Any]
+) -> NDArray[np.float64]:
+    """A convolution of 3x3 taps with zeros around."""
+    padded = np.pad(source, [(1, 1), (1, 1), (0, 0)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), (0, 1))
+    found: NDArray[np.float64] = np.einsum("yxipq,oipq->yxo", windows, weight.astype(np.float64))
+    found += bias
+    return found
+
+
 def unshuffled(by: int = 2) -> Net:
     """The picture is made up to a multiple by reflection and unshuffled in three steps, as
     exporters write it: operators compute the sizes."""

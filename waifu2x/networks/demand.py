@@ -23,7 +23,7 @@ _MOST_OF_LAYER = 1 << 24
 """Weights of a layer."""
 _MOST_WEIGHTS = 1 << 27
 """Weights of all layers, those that several share counted for each."""
-_MOST_FRAMES = 15
+MOST_FRAMES = 15
 """Frames of a film, which are in memory together; networks of the field take three to five."""
 _MOST_WORK = 1 << 28
 """Multiply-adds for a pixel of the picture."""
@@ -38,7 +38,7 @@ def check_demand(nodes: Sequence[Node], shapes: Sequence[ValueShape], frames: in
 
     `shapes` are those of the picture and of each node's value; `frames` of a film are in a picture.
     """
-    _check(frames, _MOST_FRAMES, "frames of a film")
+    _check(frames, MOST_FRAMES, "frames of a film")
     _check(len(nodes), _MOST_NODES, "nodes")
     parts, stored = [1], [_VECTOR]
     joined, sums, weights, work = 0, 0, 0, 0.0

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from waifu2x.errors import ModelError
+from waifu2x.networks.demand import MOST_FRAMES
 from waifu2x.networks.expressions import Arithmetic, Input, Number
-from waifu2x.networks.model import Model
+from waifu2x.networks.model import Border, Model
 from waifu2x.networks.nodes import InterpolateTo
 from waifu2x.networks.readers.limits import MAX_TENSOR_BYTES, ModelBudget, shown
 from waifu2x.networks.readers.onnx import arithmetic, layers, norms, places, resizing, views
@@ -85,6 +87,9 @@ _KINDS: dict[str, Callable[[NodeCall], Value | list[Value]]] = {
     **dict.fromkeys(("Identity", "Dropout", "Cast"), _identity),
 }
 """The function of each operator that reads a map."""
+_OF_A_PICTURE = (1, 3)
+_OF_FRAMES = range(9, 3 * MOST_FRAMES + 1, 6)
+"""Planes of three, five and more frames of a film, the earliest first."""
 _LEAST_MADE = 64 << 20
 """Bytes of arrays that any file may ask for."""
 
@@ -145,9 +150,9 @@ class _Walk:
             raise ModelError(f"{self._name}: it takes whole numbers: not supported")
         if len(entry.dims) != 4 or entry.dims[0] not in (None, 1):
             raise ModelError(f"{self._name}: it takes something other than one picture")
-        for axis in (1, 3):
+        for known, axis in product((_OF_A_PICTURE, _OF_FRAMES), (1, 3)):
             planes = entry.dims[axis]
-            if planes in (1, 3):
+            if planes is not None and planes in known:
                 return planes, axis == 3
         raise ModelError(
             f"{self._name}: it takes a picture of {entry.dims[1] or 'any number of'} planes"
@@ -248,7 +253,10 @@ class _Walk:
         result = graph.plain(replace(found, is_trimmed=False))
         net = graph.tidied(result)
         edge = graph.edge
-        model = net.model(edge.border if edge else "reflect", same_planes=True)
+        planes = graph.planes(0)
+        frames = planes // 3 if planes in _OF_FRAMES else 1
+        border: Border = edge.border if edge else "reflect"
+        model = net.model(border, same_planes=frames == 1, frames=frames)
         if edge is None:
             stretches = any(isinstance(node, InterpolateTo) for node in model.nodes)
             if stretches and model.multiple > 1:  # padding would change all of the result
@@ -261,7 +269,9 @@ class _Walk:
         multiple = edge.multiple if edge.multiple > 1 else model.multiple
         if model.padding != edge.margin or multiple % model.multiple:
             raise ModelError(f"{name}: it pads the picture by other than what it loses")
-        return Model(*(name, model.in_planes, model.nodes, model.padding, edge.border, multiple))
+        return Model(
+            *(name, planes, model.nodes, model.padding, edge.border, multiple), frames=frames
+        )
 
 
 def _sizes(arrays: Sequence[NDArray[Any]], node: OnnxNode) -> Value:
