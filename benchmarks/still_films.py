@@ -10,7 +10,8 @@ is compared. Then come, for each film: frames that were computed whole, in areas
 pixels that the network computed, as a share of all; and seconds of the process's own time (the
 decoder is another process) and of the clock for both ways. With `-c`, results are encoded too.
 
-`--shares` computes nothing: it tells the share alone. The comparison is timed at the end.
+`--shares` computes nothing: it tells the share alone. Before each table stand the times of the
+comparison, and of calls for a whole frame and for parts of it.
 """
 
 from __future__ import annotations
@@ -43,10 +44,13 @@ from waifu2x.flows.film.request import FilmJob, PreparedFilm, prepare
 from waifu2x.formats.film.library import library
 from waifu2x.formats.film.writing.codecs import Wish
 from waifu2x.formats.film.writing.encode import PartEncoder, Shape
+from waifu2x.lowering.plan.box import Box
 
 Pixels = NDArray[np.uint8]
 RATE = 24
 ROUNDS = 5
+SIDES = ((384, 512), (192, 256), (96, 128))
+"""Rows and columns of parts that are timed."""
 
 
 class Drawn(NamedTuple):
@@ -297,6 +301,25 @@ def compared(reader: FilmReader, device: FrameDevice) -> Iterator[str]:
         yield f"{what} {min(spent) * 1e3:.2f} ms"
 
 
+def calls(reader: FilmReader, prepared: PreparedFilm, device: FrameDevice) -> Iterator[str]:
+    """Yields the times of a whole frame and of parts of it, each in a call by itself."""
+    pictures, target = reader.film.pictures, prepared.shape.encoding.pixels
+    assert device.areas is not None
+    for height, width in ((pictures.height, pictures.width), *SIDES):
+        shapes = pictures.pixels.shapes(height, width), target.shapes(2 * height, 2 * width)
+        kinds = pictures.pixels.dtype, target.dtype
+        part, made = (
+            [np.full(shape, 100, kind) for shape in some]
+            for some, kind in zip(shapes, kinds, strict=True)
+        )
+        spent = []
+        for _ in range(ROUNDS):
+            start = time.perf_counter()
+            device.areas.enlarge([part], [made], Box(0, 0, height, width))
+            spent.append(time.perf_counter() - start)
+        yield f"{width}x{height} {min(spent) * 1e3:.2f} ms"
+
+
 def nothing(*arguments: object) -> tuple[()]:
     """Computes nothing."""
     return ()
@@ -343,6 +366,7 @@ def for_model(model: str, arguments: argparse.Namespace, paths: dict[str, Path])
                     if device.areas is not None:
                         print(device.areas.support)
                         print("comparison: " + ", ".join(compared(reader, device)))
+                        print("calls: " + ", ".join(calls(reader, prepared, device)))
                     print(
                         "\n| film | whole / areas / held | computed | CPU s | with areas | times "
                         "| s | with areas | times | bytes |\n" + "|---" * 10 + "|"

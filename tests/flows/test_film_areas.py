@@ -139,7 +139,7 @@ def completed(
         shapes = pixels.shapes(2 * height, 2 * width)
         return [np.full(shape, 99, pixels.dtype) for shape in shapes]
 
-    work = AreaWork(enlarge.parts, SUPPORT, 0, 1.0)
+    work = AreaWork(enlarge.parts, SUPPORT, 0.0, 1.0)
     find, maker = AreaFinder(pixels, height, width, work), AreaMaker(work, pixels, pixels, 2)
     sink: Any = Results()
     complete = CompletedFrames(sink, enlarge, maker, memory)
@@ -189,7 +189,7 @@ def test_values_out_of_range_need_whole_frames_until_one_is_within() -> None:
 
 def test_what_lies_apart_is_computed_apart_and_too_much_as_a_whole() -> None:
     pixels = FORMATS["444"]
-    work = AreaWork(Adding(pixels).parts, SUPPORT, 0, 1.0)
+    work = AreaWork(Adding(pixels).parts, SUPPORT, 0.0, 1.0)
     find = AreaFinder(pixels, 400, 600, work)
     kept = [np.zeros(shape, np.uint8) for shape in pixels.shapes(400, 600)]
     two = [plane.copy() for plane in kept]
@@ -205,8 +205,9 @@ def test_what_lies_apart_is_computed_apart_and_too_much_as_a_whole() -> None:
     near = [plane.copy() for plane in kept]
     near[0][100, 100] = near[0][100, 200] = 1
     assert len(find(kept, near) or ()) == 2
-    slow = work._replace(overhead=20_000)
-    assert len(AreaFinder(pixels, 400, 600, slow)(kept, near) or ()) == 1
+    find = AreaFinder(pixels, 400, 600, work._replace(call=1e-3))
+    find.took(400 * 600 / 20e6, 1)
+    assert len(find(kept, near) or ()) == 1
 
 
 def test_a_film_is_the_same_as_with_every_frame_computed(

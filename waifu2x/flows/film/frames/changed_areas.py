@@ -53,8 +53,8 @@ class AreaWork(NamedTuple):
     enlarge: EnlargeParts
     support: Support
     """That of the network."""
-    overhead: int
-    """The pixels of a frame that take as long as a call by itself."""
+    call: float
+    """Seconds that a call takes by itself."""
     border: float
     """The share of a halo's border that is computed: 1, or less for a backend that computes in each
     layer no more than later ones need."""
@@ -65,11 +65,18 @@ class AreaFinder:
 
     def __init__(self, pixels: PixelFormat, height: int, width: int, work: AreaWork) -> None:
         self._pixels, self._size, self._work = pixels, (height, width), work
+        self._overhead = 0.0
+        """The pixels of a frame that take as long as a call by itself, as far as is known."""
         support = work.support
         self._unit = math.lcm(support.unit, _CELL)
         # Chroma is interpolated between samples, two pixels away at most.
         more = 0 if (pixels.rows, pixels.columns) == (1, 1) else 2
         self._before, self._after = support.before + more, support.after + more
+
+    def took(self, seconds: float, frames: int) -> None:
+        """Learns from the time of frames that were computed whole, whose fastest count."""
+        pixels = frames * self._size[0] * self._size[1]
+        self._overhead = max(self._overhead, self._work.call * pixels / seconds)
 
     def __call__(
         self, kept: Sequence[NDArray[Any]], planes: Sequence[NDArray[Any]]
@@ -177,7 +184,7 @@ class AreaFinder:
         return self._cost(rows * self._unit + more, columns * self._unit + more)
 
     def _cost(self, height: Any, width: Any) -> Any:
-        return (height + _BORDER) * (width + _BORDER) + self._work.overhead
+        return (height + _BORDER) * (width + _BORDER) + self._overhead
 
     def _area(self, top: int, bottom: int, left: int, right: int) -> Area:
         height, width = self._size

@@ -158,7 +158,10 @@ def enlarge_run(
             planes = [memory.planes() for _ in whole]
             wide: Collection[int] = ()
             if whole:
+                start = time.monotonic()
                 wide = device.enlarge([placed.planes for placed in whole], planes) or ()
+                if find is not None:
+                    find.took(time.monotonic() - start, len(whole))
             for number, placed in enumerate(whole):
                 made[placed] = ComputedFrame(placed, planes[number], number in wide)
             for placed in stack:
@@ -173,8 +176,9 @@ def enlarge_run(
     ahead = in_flight * device.stack
     frames = FrameSource(reader, work, run, ahead, device.stack, frames=device.frames)
     height, width, _ = frames.header.extents[0]
+    find = None
     if device.areas is not None:
-        frames.find = AreaFinder(pixels, height, width, device.areas)
+        frames.find = find = AreaFinder(pixels, height, width, device.areas)
     maker = AreaMaker(device.areas, pixels, shape.encoding.pixels, shape.height // height)
     memory = FrameMemory(shape.encoding.pixels, shape.height, shape.width, device.pin)
     completed = CompletedFrames(sink, device.enlarge, maker, memory.planes)

@@ -36,8 +36,8 @@ _MATRICES: dict[int, Matrix] = {
 """By the numbers of ITU-T H.273."""
 _WAITING = 6
 """Results that may wait for the encoder. A GPU that was idle meanwhile cannot make up for it."""
-_OVERHEAD = 1 << 15
-"""The pixels of a frame that take as long as a call of a network on a GPU."""
+_CALL, _CALL_OF_GPU = 2e-3, 2e-4
+"""Seconds that a call of a network takes by itself, on a processor and on a GPU."""
 _WAITING_BYTES = 256 << 20
 """The most bytes of such results, which are page-locked."""
 
@@ -114,9 +114,9 @@ class FrameEnlarger:
         support = self._networks.chains.network(self._factor, self._enlarger.noise).support
         if support is None:
             return None
-        overhead = _OVERHEAD if self.backend.device.is_gpu else 0
+        call = _CALL_OF_GPU if self.backend.device.is_gpu else _CALL
         border = 0.5 if self.backend.name == "cpu" else 1.0
-        return AreaWork(self._network, support, overhead, border)
+        return AreaWork(self._network, support, call, border)
 
     def enlarged(self, planes: Planes) -> Picture:
         """Returns the result for a frame, or for the planes of all frames of its window, the
