@@ -106,7 +106,7 @@ def test_settings_are_those_of_the_command(
     assert page.run("return document.getElementById('best-for').value") == ""
     for name, value in (
         ("noise", "1"), ("size", "times"), ("scale", "4/3"), ("tta", "2"), ("format", "jpg"),
-        ("qualityKind", "number"), ("quality", "70"), ("depth", "8"),
+        ("qualityKind", "number"), ("quality", "70"), ("depth", "8"), ("strength", "50"),
     ):  # fmt: skip
         choose(page, name, value)
     page.keep("chosen")
@@ -123,6 +123,7 @@ def test_settings_are_those_of_the_command(
     choose(page, "size", "pixels")
     choose(page, "width", "60")
     choose(page, "tta", "1")
+    choose(page, "strength", "100")
     choose(page, "format", "")
     choose(page, "depth", "auto")
     choose(page, "model", OTHER)

@@ -6,7 +6,7 @@ import io
 import struct
 from dataclasses import replace
 from fractions import Fraction
-from typing import TYPE_CHECKING, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from waifu2x.errors import ImageError
 from waifu2x.formats.film.description import (
@@ -376,14 +376,16 @@ _LOST = {
 def _name_all_side_data() -> None:
     """Lets PyAV tell a frame's side data where one has no name there, such as EXIF: it would raise
     ValueError for all of them."""
-    from av.sidedata.sidedata import Type
+    from av.sidedata import sidedata
 
-    def unnamed(cls: type[Type], value: object) -> Type:
-        made = object.__new__(cls)
+    kinds: Any = sidedata.Type
+
+    def unnamed(cls: Any, value: object) -> Any:
+        made: Any = object.__new__(cls)
         made._name_, made._value_ = f"NUMBER_{value}", value
         return made
 
-    Type._missing_ = classmethod(unnamed)
+    kinds._missing_ = classmethod(unnamed)
 
 
 def is_hdr(colours: FilmColours) -> bool:
