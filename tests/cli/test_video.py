@@ -366,7 +366,9 @@ def test_an_encoder_that_takes_packed_samples_gets_the_same(
 
 
 @pytest.mark.matrix
-@pytest.mark.parametrize("words", [["video", "in.mkv", "out.mkv"], ["info", "in.mkv"]])
+@pytest.mark.parametrize(
+    "words", [["video", "in.mkv", "out.mkv"], ["info", "in.mkv"], ["batch", ".", "out"]]
+)
 def test_without_pyav_a_sentence_says_what_to_install(
     film: Path, tmp_path: Path, words: list[str]
 ) -> None:
@@ -383,7 +385,7 @@ def test_without_pyav_a_sentence_says_what_to_install(
     )
     message = "films need PyAV; install it with `pip install 'waifu2x-kernels[video]'`\n"
     assert done.returncode == 1
-    assert done.stderr.removeprefix("Error: ") == message
+    assert done.stderr.endswith(message)
 
 
 def test_a_run_that_ends_at_once_leaves_nothing(run: Run, film: Path) -> None:

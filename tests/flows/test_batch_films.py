@@ -123,6 +123,13 @@ def test_options_and_settings_are_those_of_video(monkeypatch: pytest.MonkeyPatch
     assert Path("out/b.mp4").stat().st_mtime == 10**9
 
 
+def test_wrong_settings_of_films_end_a_watch_before_it_begins() -> None:
+    Path("settings.toml").write_text('[video]\ncrf = "x"\n')
+    result = run("batch", "--watch", "--config", "settings.toml", "in", "out")
+    assert result.exit_code == 2
+    assert "settings.toml: video.crf: 'x': expected a number such as 18" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [

@@ -100,6 +100,8 @@ def batch(
         mine = shard is None or shard.holds(source)
         return mine and (failures is None or failures.holds(source))
 
+    if watching:
+        films.settings()  # a mistake in them ends the program now, or not at all
     planned = look()
     if not (planned.jobs or planned.unreadable or watching):
         hint = "" if recursive else "; for folders in it give --recursive"
