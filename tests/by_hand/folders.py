@@ -5,11 +5,12 @@
     python -m tests.by_hand.folders bad [--files 20000]
     python -m tests.by_hand.folders resume [--files 100000]
 
-`kills` runs `waifu2x batch` on a folder, kills it at random moments, and resumes it with
---skip-existing; in the end every output must be there and the same as an undisturbed run's, and
-nothing temporary. `devices` runs it on two devices of PoCL, each with a process of its own, and
-kills some of those at random moments, or ends the program by a signal: kills lose nothing and
-change no byte, and no run leaves a process or a temporary file behind. `bad` runs a folder of tiny
+`kills` runs `waifu2x batch` on a folder of pictures, an archive and films, kills it or a process of
+it at random moments, and resumes it with --skip-existing; in the end every output must be there and
+the same as an undisturbed run's, and nothing temporary. `devices` runs it on two devices of PoCL,
+each with a process of its own, and kills some of those at random moments, or ends the program by a
+signal: kills lose nothing and change no byte, and no run leaves a process or a temporary file
+behind. `bad` runs a folder of tiny
 pictures, one in a hundred of them no picture: exactly those must be listed, in the summary and by
 --json, and all others be done; prints the memory of the program on the way. `resume` runs a folder
 whose outputs are all there. Ends with 1, and says why, if something is not so.
@@ -27,13 +28,16 @@ import subprocess
 import sys
 import tempfile
 import time
+import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
+from tests.helpers import films
 from tests.helpers.contents import identity_models
 
 LIMIT = 10.0
@@ -88,6 +92,12 @@ def kills(root: Path, count: int, chance: random.Random) -> list[str]:
     for number in range(300):
         width, height = chance.randrange(10, 200), chance.randrange(10, 200)
         make_picture(root / f"in/{number % 7}/{number}.png", number, width, height)
+    with zipfile.ZipFile(root / "in/book.cbz", "w") as book:
+        for path in sorted((root / "in/0").iterdir()):
+            book.write(path, path.name)
+    for name in ("one.mkv", "two.mp4"):
+        times = range(0, 200_000, 1000)  # a part has ten frames
+        films.film(root / "in" / name, rate=Fraction(1), times=times, size=(16, 24))
     options = ["-m", "vgg_7", "--skip-existing"]
     start = time.monotonic()
     subprocess.run(waifu2x(root, *options, target="peace"), capture_output=True, check=True)
@@ -104,12 +114,13 @@ def kills(root: Path, count: int, chance: random.Random) -> list[str]:
         try:
             process.wait(chance.uniform(0.1, undisturbed / 5))
         except subprocess.TimeoutExpired:
-            process.kill()
+            with suppress(ProcessLookupError):
+                os.kill(chance.choice([process.pid, *grandchildren(process.pid)]), signal.SIGKILL)
             killed += 1
         swept += "of a killed run removed" in process.communicate()[1]
         if process.returncode == 0:
             # It has come to the end: half of it once more.
-            made = [path for path in (root / "out").rglob("*.png") if chance.random() < 0.5]
+            made = [path for path in (root / "out").rglob("*.*") if chance.random() < 0.5]
             for path in made:
                 path.unlink()
         elif (root / "out").exists():
