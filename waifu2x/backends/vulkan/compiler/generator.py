@@ -75,6 +75,10 @@ _ERF_Q = (
     -1.42647390514189e-02,
 )
 _SHORT = ("uchar", "ushort", "bool")
+_NON_PRIVATE = 0x20
+"""The flag of loads and stores of memory that other work-items see."""
+_ALL = 0x7F800000
+"""The bits of a float's exponent."""
 
 
 class Register(NamedTuple):
@@ -92,6 +96,8 @@ class Variable(NamedTuple):
     storage: int
     type: Type
     dimensions: Sequence[int]
+    parts: dict[int, int]
+    """The variables of an array of matrices, by their places."""
 
 
 class Pointer(NamedTuple):
@@ -131,7 +137,10 @@ def compile_kernels(text: str, macros: Mapping[str, str | int], most_pushed: int
     """Returns the program of a file of `kernels/`. Kernels whose arguments take more than
     `most_pushed` bytes read them at an address. Raises KernelSyntaxError."""
     functions = Parser(tokens_of(text, {**_PREDEFINED, **macros})).functions()
-    module = Module()
+    matrix = None
+    if "HAS_UNITS" in macros:
+        matrix = int(macros["MATRIX_M"]), int(macros["MATRIX_N"]), int(macros["MATRIX_K"])
+    module = Module(matrix)
     by_name = {function.name: function for function in functions}
     codes = {}
     for function in functions:
@@ -309,8 +318,13 @@ class _Kernel:
 
     def _convert(self, value: Register, own: Type) -> Register:
         """Converts a value, as C's assignment and casts do; a scalar becomes all of a vector."""
+        if own.scalar == "half" and not own.space:  # registers hold floats
+            own = Type("float", own.width)
         if value.type == own:
             return value
+        if own.is_matrix:
+            number = self._number(self._convert(value, FLOAT))
+            return Register(own, self._emit(op.COMPOSITE_CONSTRUCT, self._module.type(own), number))
         if own.width > 1 and value.type.width == 1:
             part = self._convert(value, Type(own.scalar))
             if part.constant is not None:
@@ -468,7 +482,7 @@ class _Kernel:
             if own.space not in ("", "global"):
                 raise KernelSyntaxError(f"{declaration.name}: a pointer into variables is changed")
             typed = self._module.type(own)
-            if declaration.dimensions:
+            if declaration.dimensions and not own.is_matrix:
                 typed = self._module.array(typed, math.prod(declaration.dimensions))
             if declaration.is_shared:
                 pointer = self._module.pointer(op.WORKGROUP, typed)
@@ -476,17 +490,30 @@ class _Kernel:
                 self._globals.append(number)
                 storage = op.WORKGROUP
             else:
-                number, storage = self._module.new(), op.PRIVATE
-                pointer = self._module.pointer(op.PRIVATE, typed)
-                self._locals.append((op.VARIABLE, pointer, number, op.PRIVATE))
-            found = Variable(number, storage, own, declaration.dimensions)
+                storage = op.PRIVATE
+                # Drivers keep arrays of matrices in memory: each is a variable of its own.
+                number = 0 if own.is_matrix and declaration.dimensions else self._local(typed)
+            found = Variable(number, storage, own, declaration.dimensions, {})
             self._by_declaration[id(declaration)] = found
         return found
+
+    def _local(self, typed: int) -> int:
+        """Returns a new variable of a type."""
+        number, pointer = self._module.new(), self._module.pointer(op.PRIVATE, typed)
+        self._locals.append((op.VARIABLE, pointer, number, op.PRIVATE))
+        return number
 
     def _place(self, pointer: Pointer) -> int:
         """Returns the number of a place in a variable."""
         root, offset = pointer.root, pointer.offset
         assert root is not None
+        if root.type.is_matrix and root.dimensions:
+            if offset.constant is None:
+                raise KernelSyntaxError("a matrix of an array has no known place")
+            number = int(offset.constant)
+            if number not in root.parts:
+                root.parts[number] = self._local(self._module.type(root.type))
+            return root.parts[number]
         indices = []
         if pointer.type.width < root.type.width and not root.type.space:
             offset, part = self._split(offset, root.type.width)
@@ -517,7 +544,10 @@ class _Kernel:
             place, size = self._address(pointer)
             number = self._emit(op.LOAD, typed, place, 2, size)
         else:
-            number = self._emit(op.LOAD, typed, self._place(pointer))
+            number = self._emit(op.LOAD, typed, self._place(pointer), *self._access(pointer.root))
+        if own.scalar == "half" and not own.space:
+            own = Type("float", own.width)
+            number = self._emit(op.F_CONVERT, self._module.type(own), number)
         if own.scalar in ("uchar", "ushort") and not own.space:
             number = self._emit(op.U_CONVERT, self._module.type(INT), number)
         return Register(own, number)
@@ -527,12 +557,21 @@ class _Kernel:
         number = self._number(self._convert(value, own))
         if own.scalar in ("uchar", "ushort"):
             number = self._emit(op.U_CONVERT, self._module.type(own), number)
+        if own.scalar == "half" and not own.space:
+            number = self._emit(op.F_CONVERT, self._module.type(own), number)
+            self._module.nearest(number)
         self._risks += 1
         if pointer.root is None:
             place, size = self._address(pointer)
             self._code.append((op.STORE, place, number, 2, size))
         else:
-            self._code.append((op.STORE, self._place(pointer), number))
+            access = self._access(pointer.root)
+            self._code.append((op.STORE, self._place(pointer), number, *access))
+
+    def _access(self, root: Variable) -> tuple[int, ...]:
+        """Returns how the other model of memory says that barriers order loads and stores."""
+        is_ordered = root.storage == op.WORKGROUP and self._module.matrix
+        return (_NON_PRIVATE,) if is_ordered else ()
 
     def _moved(self, pointer: Pointer, by: Register) -> Pointer:
         """Returns a pointer `by` elements further."""
@@ -748,12 +787,20 @@ class _Kernel:
         name = node.name
         if name in self._functions:
             return self._inlined(self._functions[name], node.arguments)
-        if name == "barrier":
-            # Acquire and release the group's memory.
-            numbers = [self._module.integer(each) for each in (2, 2, 0x108)]
+        if name in ("barrier", "sub_group_barrier"):
+            # Acquire and release the group's memory; the other model also makes it seen.
+            scope = 2 if name == "barrier" else 3
+            semantics = 0x6108 if self._module.matrix else 0x108
+            numbers = [self._module.integer(each) for each in (scope, scope, semantics)]
             self._code.append((op.BARRIER, *numbers))
             self._risks += 1
             return Register(Type("void"))
+        if name in ("get_sub_group_id", "get_sub_group_local_id"):
+            is_lane = "local" in name
+            variable = self._module.lane_id() if is_lane else self._module.subgroup_id()
+            if variable not in self._globals:
+                self._globals.append(variable)
+            return Register(INT, self._emit(op.LOAD, self._module.type(INT), variable))
         if name in ("get_local_id", "get_group_id"):
             variable = self._module.local_id() if "local" in name else self._module.group_id()
             typed = self._module.pointer(op.INPUT, self._module.type(INT))
@@ -763,7 +810,16 @@ class _Kernel:
         if name == "sizeof":
             own = self._pointer(node.arguments[0].operand).type
             return Register(INT, 0, BYTES[own.scalar] * own.width)
+        if name in ("load_a", "load_b", "store_c"):
+            return self._move_matrix(name, *node.arguments)
         values = [self._value(argument) for argument in node.arguments]
+        if name == "multiply_matrices":
+            own = values[2].type
+            numbers = [value.number for value in values]
+            made = self._emit(op.MATRIX_MULTIPLY, self._module.type(own), *numbers)
+            return Register(own, made)
+        if name == "isfinite":
+            return self._is_finite(self._convert(values[0], FLOAT))
         if name in _OF_INTEGERS and len(values) == 2:
             left, right = self._alike(*values)
             return self._call_extended(left.type, _OF_INTEGERS[name], left, right)
@@ -776,6 +832,33 @@ class _Kernel:
         if name not in _OF_FLOATS:
             raise KernelSyntaxError(f"unknown function {name}")
         return self._call_extended(own, _OF_FLOATS[name], *values)
+
+    def _move_matrix(self, name: str, place: Any, step: Any, stored: Any = None) -> Register:
+        """Loads or stores a matrix; `step` is from a row to the next, in what `place` points to."""
+        pointer = self._pointer(place)
+        if pointer.root is None:
+            number, size = self._address(pointer)
+            access: tuple[int, ...] = (2, size)
+        else:
+            number, access = self._place(pointer), self._access(pointer.root)
+        stride, by_rows = self._number(self._value(step)), self._module.integer(0)
+        self._risks += 1
+        if stored is not None:
+            value = self._value(stored).number
+            self._code.append((op.MATRIX_STORE, number, value, by_rows, stride, *access))
+            return Register(Type("void"))
+        own = Type("matrix_" + name[-1])
+        typed = self._module.type(own)
+        return Register(own, self._emit(op.MATRIX_LOAD, typed, number, by_rows, stride, *access))
+
+    def _is_finite(self, value: Register) -> Register:
+        """Tests the exponent's bits: drivers may take every number for finite."""
+        typed = self._module.type(INT)
+        bits = self._emit(op.BITCAST, typed, self._number(value))
+        exponent = Register(
+            INT, self._emit(op.BITWISE_AND, typed, bits, self._module.integer(_ALL))
+        )
+        return self._compare("!=", exponent, Register(INT, 0, _ALL))
 
     def _tanh(self, value: Register) -> Register:
         """Returns 1 - 2 / (exp(2 x) + 1): that of drivers may overflow."""

@@ -21,6 +21,11 @@ class Type(NamedTuple):
     """For a pointer, "global", "local" or "private": where it points to."""
 
     @property
+    def is_matrix(self) -> bool:
+        """Whether a subgroup holds it together."""
+        return self.scalar in MATRICES
+
+    @property
     def pointed(self) -> Type:
         """The type that it points to."""
         return Type(self.scalar, self.width)
@@ -37,10 +42,14 @@ _SCALARS = {
     "uchar": "uchar",
     "ushort": "ushort",
     "float": "float",
+    "half": "half",
 }
+MATRICES = ("matrix_a", "matrix_b", "matrix_c")
+"""The left and the right factor of a product of matrices, and its sums."""
 TYPES = {name: Type(scalar) for name, scalar in _SCALARS.items()} | {
-    f"float{width}": Type("float", width) for width in (2, 4)
+    f"{scalar}{width}": Type(scalar, width) for scalar in ("float", "half") for width in (2, 4)
 }
+TYPES |= {name: Type(name) for name in MATRICES}
 _QUALIFIERS = {"const", "restrict", "__global", "__local", "inline"}
 _SPACES = {"__global": "global", "__local": "local"}
 
