@@ -19,8 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from waifu2x.backends.cuda.tensor.layout import batch_grid, layouts
 from waifu2x.backends.gpu.executor import Executor
-from waifu2x.backends.gpu.fp32.conv_planes import CELL
-from waifu2x.backends.gpu.fp32.maps import ALIGNMENT, MAP_LIMIT, Margin, layout_of
+from waifu2x.backends.gpu.fp32.maps import ALIGNMENT, MapFormat, Margin, layout_of
 from waifu2x.backends.gpu.plan import cuts, tile_plan
 from waifu2x.backends.gpu.plan.tile_plan import MapMemory, MapMemoryError
 from waifu2x.lowering.lower import lower
@@ -33,6 +32,7 @@ from waifu2x.networks.model import Size
 
 NETWORKS = ["realesrgan/anime", "realesrgan/photo", "realesrgan/animevideo"]
 WAYS = ["fp16", "fp32", "fp32 on any GPU"]
+_FP32 = MapFormat(4)
 
 
 class Maps:
@@ -46,12 +46,12 @@ class Maps:
         self._layouts = layouts(program, 1 if way == "fp16" else 2)
         self._is_plain = way == WAYS[-1]
         if self._is_plain:
-            self.unit = (CELL, CELL)
-            self.map_limit = MAP_LIMIT
+            self.unit = (_FP32.cell, _FP32.cell)
+            self.map_limit = _FP32.limit
 
     def map_bytes(self, value: int, box: Box, pictures: int) -> int:
         if self._is_plain:
-            return layout_of(self.program.values[value], box, Margin(), 4).step * ALIGNMENT
+            return layout_of(self.program.values[value], box, Margin(), _FP32).step * ALIGNMENT
         return self._layouts[value].bytes(box, batch_grid(pictures))
 
 

@@ -56,7 +56,7 @@ clear(GLOBAL Sum *sums, const int count) {
 
 // Coordinates are pixels of the value from the map's first one, which is a multiple of S2D.
 KERNEL(GROUP)
-sum(MAP(const GLOBAL float *RESTRICT, source), const int top, const int left, const int rows,
+sum(MAP(const GLOBAL ELEMENT *RESTRICT, source), const int top, const int left, const int rows,
     const int columns, GLOBAL Sum *partial, const int partial_first, const int partial_step) {
     LOCAL_MEMORY Sum shared[GROUP];
     const int chunk = GROUP_ID(0), block = GROUP_ID(1), picture = GROUP_ID(2);
@@ -67,10 +67,19 @@ sum(MAP(const GLOBAL float *RESTRICT, source), const int top, const int left, co
         NO_UNROLL for (int column = LOCAL_ID(); column < columns; column += GROUP) {
             const int y = top + row, x = left + column;
             const int stored = (y % S2D * S2D + x % S2D) * BLOCKS + block;
-            const GLOBAL float *values =
+            const GLOBAL ELEMENT *values =
                 source + (stored * source_area + y / S2D * source_pitch + x / S2D) * BLOCK;
+            float read[BLOCK];
+#if BLOCK % 4 == 0
+            UNROLL for (int i = 0; i < BLOCK; i += 4) {
+                const float4 four = *(const GLOBAL ELEMENT4 *)(values + i);
+                read[i] = four.x, read[i + 1] = four.y, read[i + 2] = four.z, read[i + 3] = four.w;
+            }
+#else
+            UNROLL for (int i = 0; i < BLOCK; i++) read[i] = values[i];
+#endif
             UNROLL for (int i = 0; i < BLOCK; i++) {
-                const float value = SQUARED ? values[i] * values[i] : values[i];
+                const float value = SQUARED ? read[i] * read[i] : read[i];
                 const float made = CLAMP(value, -MOST, MOST), whole = ROUND(made);
                 wholes[i] += (int)whole;
                 rests[i] += (int)ROUND((made - whole) * REST);

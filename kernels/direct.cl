@@ -13,7 +13,7 @@
 //   weights  [groups of planes][tap across][in plane][tap along][VECTORS][LANES][WIDTH]
 //   bias     [groups of planes][VECTORS][LANES][WIDTH], then as many slopes
 //
-// Macros, with those of store.h and, where the ends are pixels, of pixels.h and levels.h
+// Macros, with those of result.h and, where the ends are pixels, of pixels.h and levels.h
 //   TAPS                   in each direction
 //   IN_PLANES, OUT_PLANES  padded to whole LOADs and groups of planes
 //   GROUP                  work-items of a group
@@ -25,12 +25,9 @@
 // 2026-11-21, 128 > 128 planes, 1920x1080: 13.9 ms, 44 TFLOP/s, 0.91 of what the multiply-add units
 // reach; 3 > 32 0.256 ms, 128 > 3 1.10 ms.
 
-#include "store.h"
+#include "result.h"
 #ifdef SOURCE_TYPE
 #include "pixels.h"
-#endif
-#ifdef TARGET_TYPE
-#include "levels.h"
 #endif
 
 STATIC_ASSERT(group_is_of_lanes_and_lines, GROUP == LANES * GROUP_X * GROUP_Y);
@@ -41,9 +38,9 @@ STATIC_ASSERT(group_is_of_lanes_and_lines, GROUP == LANES * GROUP_X * GROUP_Y);
 #define SOURCE_PLACE Place
 #define SOURCE_ARGUMENTS PICTURE
 #else
-#define SOURCE float
+#define SOURCE ELEMENT
 #define SOURCE_PLACE int
-#define SOURCE_ARGUMENTS MAP(const GLOBAL float *RESTRICT, source)
+#define SOURCE_ARGUMENTS MAP(const GLOBAL ELEMENT *RESTRICT, source)
 #endif
 
 // Planes plane .. plane + LOAD - 1 of one pixel.
@@ -54,7 +51,7 @@ DEVICE void load(float *values, const GLOBAL SOURCE *RESTRICT source, SOURCE_PLA
         values[i] = plane + i < SOURCE_PLANES ? pixel_value(source, place, plane + i) : 0.0f;
 #elif LOAD == 4
     const int first = (plane / BLOCK * area + place) * BLOCK + plane % BLOCK;
-    const float4 four = *(const GLOBAL float4 *)(source + first);
+    const float4 four = *(const GLOBAL ELEMENT4 *)(source + first);
     values[0] = four.x, values[1] = four.y, values[2] = four.z, values[3] = four.w;
 #else
     values[0] = source[(plane / BLOCK * area + place) * BLOCK + plane % BLOCK];
@@ -64,7 +61,7 @@ DEVICE void load(float *values, const GLOBAL SOURCE *RESTRICT source, SOURCE_PLA
 // `row_groups` are the groups down a picture: those of all pictures follow each other.
 KERNEL(GROUP)
 direct(SOURCE_ARGUMENTS, const GLOBAL VECTOR *RESTRICT weights, const GLOBAL VECTOR *RESTRICT bias,
-       const int row_groups, STORE_ARGUMENTS) {
+       const int row_groups, STORE_ARGUMENTS CHECK_ARGUMENTS) {
     const int lane = LOCAL_ID() % LANES;
     const int line = LOCAL_ID() / LANES;
     const int planes = GROUP_ID(0);
@@ -128,33 +125,12 @@ direct(SOURCE_ARGUMENTS, const GLOBAL VECTOR *RESTRICT weights, const GLOBAL VEC
         if (HAS_SPARE && plane >= STORED) continue;
         UNROLL for (int n = 0; n < LINE; n++) {
             const int py = y + (DOWN ? n : 0), px = x + (DOWN ? 0 : n);
-            VECTOR value = ACTIVATE(VECTOR, sums[n][v], slope);
-#ifdef TARGET_TYPE
-            const float *parts = (const float *)&value;
-            UNROLL for (int i = 0; i < WIDTH; i++) {
-                const int own = plane + i;
-                const int row = target_y(py, own), column = target_x(px, own);
-                if (own >= STORED || !IS_INSIDE(row, column)) continue;
-                float part = parts[i];
-#ifdef RESIDUAL
-                part = SUMMED(float, part,
-                              residual[residual_place(py, px, own, residual_pitch, residual_area)]);
-#else
-                part = SCALED(float, part);
-#endif
-                const Place place = ((Place)row * target_pitch + column) * TARGET_PLANES;
-                target[place + own % SUB_PLANES] = level_of(part);
+#ifdef CHECKED
+            if (plane == 0) {
+                CHECK_SUM(sums[n][v].x, py, px, picture);
             }
-#else
-#ifdef RESIDUAL
-            const int from = residual_place(py, px, plane, residual_pitch, residual_area);
-            value = SUMMED(VECTOR, value, *(const GLOBAL VECTOR *)(residual + from));
-#else
-            value = SCALED(VECTOR, value);
 #endif
-            if (!IS_INSIDE(target_y(py, plane), target_x(px, plane))) value = SPLAT(VECTOR, 0.0f);
-            STORE(VECTOR, target + target_place(py, px, plane, target_pitch, target_area), value);
-#endif
+            store_result(ACTIVATE(VECTOR, sums[n][v], slope), py, px, plane, STORE_NAMES);
         }
     }
 }

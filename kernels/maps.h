@@ -12,7 +12,8 @@
 #include "dialect.h"
 
 // Macros
-//   UNIT   floats; places and steps of maps are counted in it
+//   UNIT   bytes; places and steps of maps are counted in it
+//   HALF_MAPS   defined: maps hold 16-bit floats, which only the compiler for Vulkan knows
 //
 // A map among the arguments of a kernel: `base` and `step`, from a picture to the next, are counted in
 // UNITs, `first` is the pixel at which the kernel's coordinates begin.
@@ -20,10 +21,34 @@
     type name, const int name##_base, const int name##_step, const int name##_first,               \
         const int name##_pitch, const int name##_area
 
+// An element of a map, and vectors of them; registers hold floats.
+#ifdef HALF_MAPS
+#define ELEMENT half
+#define ELEMENT4 half4
+#define ELEMENT_BYTES 2
+#define MAP_VECTOR half4
+#else
+#define ELEMENT float
+#define ELEMENT4 float4
+#define ELEMENT_BYTES 4
+#define MAP_VECTOR VECTOR
+#endif
+
+// Marks a picture with a value that is no finite number, since one before it is beyond 16 bits.
+#ifdef HALF_MAPS
+#define FLAGS , GLOBAL int *RESTRICT flags
+#define CHECK(value, picture)                                                                      \
+    if (!isfinite(value)) flags[picture] = 1
+#else
+#define FLAGS
+#define CHECK(value, picture)
+#endif
+
 // Moves a map's pointer to the pixel at which coordinates begin.
 #define FIND(name, block, picture)                                                                 \
-    name += ((Wide)name##_base + (Wide)name##_step * (picture)) * UNIT / (sizeof(*name) / 4) +     \
-            (Wide)name##_first * (block) / (sizeof(*name) / 4)
+    name += ((Wide)name##_base + (Wide)name##_step * (picture)) * (UNIT / ELEMENT_BYTES) /         \
+                (sizeof(*name) / ELEMENT_BYTES) +                                                  \
+            (Wide)name##_first * (block) / (sizeof(*name) / ELEMENT_BYTES)
 
 DEVICE int floor_divide(int a, int b) { return a / b - (a % b < 0); }
 

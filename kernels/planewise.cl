@@ -13,7 +13,7 @@
 //     with SAMPLES      samples between 2x2 pixels of the source, at places that the residual shifts: see
 //                       GridSample there
 //
-// A work-item makes BLOCK planes of one pixel of the target. Where planes stay as they are, vectors of
+// A work-item makes WIDTH planes of one pixel of the target. Where planes stay as they are, vectors of
 // them are copied; where depth-to-space or its inverse reorders them, one after the other.
 //
 // Layouts
@@ -22,7 +22,8 @@
 //
 // Macros, with those of pixels.h and levels.h where the ends are pixels
 //   GROUP           work-items of a group, side by side in a row
-//   BLOCK, VECTOR   planes of a block of maps, and their type
+//   BLOCK           planes of a block of maps
+//   WIDTH, VECTOR   planes of a work-item, and their type
 //   PLANES          that are made, TARGET_PLANE the first of them in the target's part
 //   PART_PLANES     of that part, with what makes it up to whole blocks if this step ends it
 //   STEP_D2S, STEP_S2D, ENLARGE   of the source
@@ -49,7 +50,7 @@
 #include "levels.h"
 #define TARGET_ARGUMENTS PIXELS
 #else
-#define TARGET_ARGUMENTS MAP(GLOBAL float *RESTRICT, target)
+#define TARGET_ARGUMENTS MAP(GLOBAL ELEMENT *RESTRICT, target)
 #endif
 
 // Each value is made of several pixels of the source, whose places its edges decide.
@@ -124,7 +125,7 @@ planewise(
 #ifdef SOURCE_TYPE
     const GLOBAL SOURCE_TYPE *RESTRICT source, const int height, const int width, const int padding,
 #else
-    MAP(const GLOBAL float *RESTRICT, source), const int y_source, const int x_source,
+    MAP(const GLOBAL ELEMENT *RESTRICT, source), const int y_source, const int x_source,
 #endif
 #if RESAMPLES || defined(PARTS)
     const int source_rows, const int source_columns, const int made_rows,
@@ -140,14 +141,15 @@ planewise(
     , const int shifts_first
 #endif
 #ifdef RESIDUAL
-    , MAP(const GLOBAL float *RESTRICT, residual), const int y_residual, const int x_residual
+    , MAP(const GLOBAL ELEMENT *RESTRICT, residual), const int y_residual, const int x_residual
 #endif
+    FLAGS
 ) {
     const int picture = GROUP_ID(2) / rows;
     const int x_made = GROUP_ID(0) * GROUP + LOCAL_ID();
     if (x_made >= columns) return;
     const int y = y_target + GROUP_ID(2) % rows, x = x_target + x_made;
-    const int first = GROUP_ID(1) * BLOCK;
+    const int first = GROUP_ID(1) * WIDTH;
     const bool is_inside = y >= y_start && y < y_stop && x >= x_start && x < x_stop;
 
 #ifdef SOURCE_TYPE
@@ -180,18 +182,18 @@ planewise(
 #endif
     const int from =
         place_of(y_read, x_read, first, SOURCE_S2D, SOURCE_BLOCKS, source_pitch, source_area);
-    VECTOR value = *(const GLOBAL VECTOR *)(source + from);
+    VECTOR value = *(const GLOBAL MAP_VECTOR *)(source + from);
 #ifdef FACTORS
     VECTOR scale;
     float *parts = (float *)&scale;
-    UNROLL for (int i = 0; i < BLOCK; i++)
+    UNROLL for (int i = 0; i < WIDTH; i++)
         parts[i] = first + i < PLANES ? factors[first + i] : 0.0f;
     value = value * scale;
 #endif
 #ifdef SHIFTS
     VECTOR added;
     float *added_parts = (float *)&added;
-    UNROLL for (int i = 0; i < BLOCK; i++)
+    UNROLL for (int i = 0; i < WIDTH; i++)
         added_parts[i] = first + i < PLANES ? shifts[first + i] : 0.0f;
     value = value + added;
 #endif
@@ -201,21 +203,21 @@ planewise(
 #ifdef RESIDUAL
     const int other = place_of(y - y_residual, x - x_residual, first, RESIDUAL_S2D,
                                RESIDUAL_BLOCKS, residual_pitch, residual_area);
-    value = JOIN(VECTOR, value, *(const GLOBAL VECTOR *)(residual + other));
+    value = JOIN(VECTOR, value, *(const GLOBAL MAP_VECTOR *)(residual + other));
 #endif
 #ifdef ZERO_OUTSIDE
     if (!is_inside) value = SPLAT(VECTOR, 0.0f);
 #endif
-#if PLANES % BLOCK
+#if PLANES % WIDTH
     float *all = (float *)&value;
-    UNROLL for (int i = 0; i < BLOCK; i++)
+    UNROLL for (int i = 0; i < WIDTH; i++)
         if (first + i >= PLANES) all[i] = 0.0f;
 #endif
     const int to = place_of(y - y_begin, x - x_begin, TARGET_PLANE + first, TARGET_S2D,
                             TARGET_BLOCKS, target_pitch, target_area);
-    STORE(VECTOR, target + to, value);
+    STORE(MAP_VECTOR, target + to, value);
 #else
-    NO_UNROLL for (int plane = first; plane < first + BLOCK && plane < PART_PLANES; plane++) {
+    NO_UNROLL for (int plane = first; plane < first + WIDTH && plane < PART_PLANES; plane++) {
         float value = 0.0f;
         if (plane < PLANES) {
             // The pixel of the source's view, and its plane.
@@ -318,6 +320,9 @@ planewise(
 #ifdef TARGET_TYPE
         if (!is_inside || plane >= PLANES) continue;
         const Place place = (Place)(y - y_begin) * target_pitch + (x - x_begin);
+#ifndef SOURCE_TYPE
+        CHECK(value, picture);
+#endif
         target[place * TARGET_PLANES + plane] = level_of(value);
 #else
 #ifdef ZERO_OUTSIDE

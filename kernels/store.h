@@ -30,11 +30,11 @@
 #ifdef TARGET_TYPE
 #define TARGET_ARGUMENTS PIXELS
 #else
-#define TARGET_ARGUMENTS MAP(GLOBAL float *RESTRICT, target)
+#define TARGET_ARGUMENTS MAP(GLOBAL ELEMENT *RESTRICT, target)
 #endif
 
 #ifdef RESIDUAL
-#define RESIDUAL_ARGUMENTS , MAP(const GLOBAL float *RESTRICT, residual)
+#define RESIDUAL_ARGUMENTS , MAP(const GLOBAL ELEMENT *RESTRICT, residual)
 #else
 #define RESIDUAL_ARGUMENTS
 #endif

@@ -33,7 +33,7 @@ from waifu2x.backends.gpu.fp32 import direct, winograd
 from waifu2x.backends.gpu.fp32.conv import ConvShape, candidates
 from waifu2x.backends.gpu.fp32.conv_planes import Planes, planes_of
 from waifu2x.backends.gpu.fp32.executor import Fp32Executor
-from waifu2x.backends.gpu.fp32.maps import block_of
+from waifu2x.backends.gpu.fp32.maps import format_of
 from waifu2x.backends.gpu.plan import cuts, tile_plan, tuning
 from waifu2x.backends.gpu.plan.tile_plan import MapMemory, MapMemoryError
 from waifu2x.backends.gpu.plan.tuning import Choose, StoredChoices
@@ -85,7 +85,7 @@ def planes_in(model: Model, number: int, runtime_limits: Any) -> Planes:
     program = lower(model)
     step = program.steps[number]
     assert isinstance(step, Conv)
-    return planes_of(program, step, block_of(runtime_limits))
+    return planes_of(program, step, format_of(runtime_limits).block)
 
 
 class Always:

@@ -7,10 +7,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from waifu2x.backends import Device
+from waifu2x.backends import Device, Precision
 
 if TYPE_CHECKING:
-    from waifu2x.backends.gpu.backend import GpuBackend
+    from collections.abc import Sequence
+
+    from waifu2x.backends.gpu.backend import GpuBackend, Maker
 
 _NODES = ("dri/renderD*", "nvidia[0-9]*", "dxg")
 """Files in /dev, one at least, by which Linux lets programs use a GPU with memory of its own: those
@@ -21,13 +23,22 @@ def create(device: int) -> GpuBackend:
     """Opens the backend on the device of that number among `devices()`."""
     # Imported here, since `auto` does not need them if it finds no GPU.
     from waifu2x.backends.gpu.backend import GpuBackend
+    from waifu2x.backends.gpu.fp32 import halves
     from waifu2x.backends.gpu.fp32.executor import Fp32Executor
     from waifu2x.backends.vulkan import physical
     from waifu2x.backends.vulkan.runtime import VulkanRuntime
 
     runtime = VulkanRuntime(physical.pick(device))
     fp32 = partial(Fp32Executor, runtime)
-    return GpuBackend("vulkan", runtime, {"auto": [fp32], "fp32": [fp32]})
+    if runtime.matrices is None:
+        return GpuBackend("vulkan", runtime, {"auto": [fp32], "fp32": [fp32]})
+    fp16 = halves.maker(runtime, runtime.matrices)
+    makers: dict[Precision, Sequence[Maker]] = {
+        "auto": [fp16, fp32],
+        "fp16": [fp16, fp32],
+        "fp32": [fp32],
+    }
+    return GpuBackend("vulkan", runtime, makers, halves.decides(runtime, runtime.matrices))
 
 
 def devices(*, gpus_only: bool = False) -> list[Device]:

@@ -202,7 +202,12 @@ class OpenDevice:
 
     def _open(self) -> ctypes.c_void_p:
         physical = self.physical
-        of_12 = vk.Features12()
+        matrices = None
+        if physical.matrix:
+            matrices = vk.MatrixFeatures(1, 0, after=vk.SubgroupFeatures(1, 1))
+        of_12 = vk.Features12(after=matrices)
+        if physical.matrix:
+            of_12.all[facts.FLOAT_16] = of_12.all[facts.MEMORY_MODEL] = 1
         of_12.all[facts.STORAGE_8] = of_12.all[facts.TIMELINES] = 1
         of_12.all[facts.ADDRESSES] = 1
         of_11 = vk.Features11(after=of_12)
@@ -212,6 +217,8 @@ class OpenDevice:
         priorities = array_of(ctypes.c_float, [1.0] * self._queues)
         queues = vk.QueueInfo(0, physical.family, self._queues, pointer_to(priorities))
         wanted = {"VK_EXT_memory_budget", "VK_KHR_portability_subset"} & physical.extensions
+        if physical.matrix:
+            wanted |= facts.MATRIX_EXTENSIONS
         names = array_of(ctypes.c_char_p, [name.encode() for name in wanted])
         info = vk.DeviceInfo(
             0, 1, pointer_to(queues), 0, None, len(names), pointer_to(names), after=features

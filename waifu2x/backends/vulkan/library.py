@@ -153,6 +153,9 @@ MemoryBudget = _structure("MemoryBudget", 1000237000, budget=u64 * 16, usage=u64
 Features = _structure("Features", 1000059000, all=u32 * 55)
 Features11 = _structure("Features11", 49, all=u32 * 12)
 Features12 = _structure("Features12", 51, all=u32 * 47)
+MatrixFeatures = _structure("MatrixFeatures", 1000506000, has_matrices=u32, is_robust=u32)
+SubgroupFeatures = _structure("SubgroupFeatures", 1000225002, has_sizes=u32, has_full=u32)
+SubgroupSize = _structure("SubgroupSize", 1000225001, size=u32)
 QueueFamily = _plain("QueueFamily", flags=u32, count=u32, timestamp_bits=u32, granularity=u32 * 3)
 QueueInfo = _structure("QueueInfo", 2, flags=u32, family=u32, count=u32, priorities=c_void_p)
 DeviceInfo = _structure(

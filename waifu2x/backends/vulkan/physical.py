@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import logging
+import math
 import os
 from typing import Any
 
@@ -33,7 +34,12 @@ _SUBGROUP = 3
 # The places of features among those of their structures.
 SHADER_INT64 = 40
 STORAGE_16 = 0
-STORAGE_8, TIMELINES, ADDRESSES = 2, 37, 38
+STORAGE_8, FLOAT_16, TIMELINES, ADDRESSES, MEMORY_MODEL = 2, 7, 37, 38, 41
+
+MATRIX_EXTENSIONS = frozenset({"VK_KHR_cooperative_matrix", "VK_EXT_subgroup_size_control"})
+_HALF, _FLOAT = 0, 1
+_VECTOR = 8
+"""The 16-bit floats of a vector: rows of matrices are whole vectors."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,9 @@ class PhysicalDevice:
     """The flags, the number of queues and the bits of timestamps of each family of queues."""
     matrices: tuple[str, ...]
     """The products of matrices that it has units for, as 16x16x16 f16 > f32."""
+    matrix: tuple[int, int, int] | None = None
+    """The rows, columns and length of products of 16-bit floats, summed in fp32, that kernels can
+    use."""
 
     @property
     def is_gpu(self) -> bool:
@@ -194,6 +203,8 @@ def _facts(handle: int) -> PhysicalDevice:
     families = listed(loader.GetPhysicalDeviceQueueFamilyProperties, vk.QueueFamily, handle)
     name, version = properties.name.decode(errors="replace"), driver.info.decode(errors="replace")
     told = f"{driver.name.decode(errors='replace')} {version}".strip()
+    products = _products(handle) if "VK_KHR_cooperative_matrix" in extensions else []
+    missing, has_matrices = _missing(handle, properties.api, extensions)
     return PhysicalDevice(
         handle=handle,
         name=name,
@@ -215,17 +226,21 @@ def _facts(handle: int) -> PhysicalDevice:
         units=units.units if units is not None else 0,
         most_allocated=allocation.most,
         extensions=extensions,
-        missing=_missing(handle, properties.api),
+        missing=missing,
         families=tuple((each.flags, each.count, each.timestamp_bits) for each in families),
-        matrices=_matrices(handle, extensions),
+        matrices=_described_products(products),
+        matrix=_of_halves(products) if has_matrices else None,
     )
 
 
-def _missing(handle: int, api: int) -> str:
-    """Returns what a device lacks of what the backend needs; empty if nothing."""
+def _missing(handle: int, api: int, extensions: frozenset[str]) -> tuple[str, bool]:
+    """Returns what a device lacks of what the backend needs, empty if nothing, and whether kernels
+    can multiply matrices."""
     if api < _VERSION:
-        return "Vulkan 1.2"
-    of_12 = vk.Features12()
+        return "Vulkan 1.2", False
+    sizes = vk.SubgroupFeatures()
+    matrices = vk.MatrixFeatures(after=sizes) if extensions >= MATRIX_EXTENSIONS else None
+    of_12 = vk.Features12(after=matrices)
     of_11 = vk.Features11(after=of_12)
     features = vk.Features(after=of_11)
     library().GetPhysicalDeviceFeatures2(handle, pointer_to(features))
@@ -236,19 +251,37 @@ def _missing(handle: int, api: int) -> str:
         (of_12.all[TIMELINES], "timeline semaphores"),
         (of_12.all[ADDRESSES], "addresses of buffers"),
     ]
-    return next((name for has, name in needed if not has), "")
+    missing = next((name for has, name in needed if not has), "")
+    if matrices is None:
+        return missing, False
+    has = matrices.has_matrices and of_12.all[FLOAT_16] and of_12.all[MEMORY_MODEL]
+    return missing, bool(has and sizes.has_sizes and sizes.has_full)
 
 
-def _matrices(handle: int, extensions: frozenset[str]) -> tuple[str, ...]:
-    if "VK_KHR_cooperative_matrix" not in extensions:
-        return ()
+def _products(handle: int) -> list[Any]:
+    """Returns the products of matrices that a device has units for."""
     function = library().extension(
         instance(), "GetPhysicalDeviceCooperativeMatrixPropertiesKHR", "PPP"
     )
     found = listed(function, vk.MatrixProperties, handle) if function is not None else []
+    return [each for each in found if each.scope == _SUBGROUP]
+
+
+def _described_products(products: list[Any]) -> tuple[str, ...]:
     shapes = [
         f"{each.m}x{each.n}x{each.k} {_NUMBERS[each.a]} > {_NUMBERS[each.c]}"
-        for each in found
-        if each.scope == _SUBGROUP and each.a in _NUMBERS and each.c in _NUMBERS
+        for each in products
+        if each.a in _NUMBERS and each.c in _NUMBERS
     ]
     return tuple(dict.fromkeys(shapes))
+
+
+def _of_halves(products: list[Any]) -> tuple[int, int, int] | None:
+    """Returns the largest product of 16-bit floats, summed in fp32, of whole vectors."""
+    shapes = [
+        (each.m, each.n, each.k)
+        for each in products
+        if (each.a, each.b, each.c, each.result) == (_HALF, _HALF, _FLOAT, _FLOAT)
+        and each.n % _VECTOR == each.k % _VECTOR == 0
+    ]
+    return max(shapes, key=math.prod, default=None)

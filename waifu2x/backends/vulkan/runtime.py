@@ -33,6 +33,7 @@ from waifu2x.backends.gpu.device.runtime import (
     OutOfMemoryError,
     ReadyLaunch,
 )
+from waifu2x.backends.gpu.fp32.matrix import MatrixUnit
 from waifu2x.backends.vulkan import library as vk
 from waifu2x.backends.vulkan.compiler import REVISION
 from waifu2x.backends.vulkan.compiler.generator import compile_kernels
@@ -55,6 +56,8 @@ _KIND = "vulkan"
 _STAGE, _BIND_POINT = 0x20, 1
 _AFTER_ALL = 0x2000
 """The stage of the pipeline behind all work, for timestamps."""
+_FULL = 2
+"""The flag of a stage whose subgroups are full."""
 _WITH_BASE = 0x10
 """The flag of a pipeline whose groups can begin at any number."""
 _TOGETHER, _SLOT_BYTES = 128, 512
@@ -124,6 +127,11 @@ class _Compiled(NamedTuple):
     kept: bytes
     """The data of a cache of pipelines, as the driver gave them."""
 
+    @property
+    def has_matrices(self) -> bool:
+        """Whether its code multiplies matrices, which subgroups hold together."""
+        return b"SPV_KHR_cooperative_matrix" in self.words
+
     def packed(self) -> bytes:
         head = json.dumps([len(self.words), dict(self.codes)]).encode()
         return head + b"\n" + self.words + self.kept
@@ -191,6 +199,12 @@ class VulkanRuntime(CountedMemory):
         self._records = Records[_Record](self._forget)
         self._timed: list[_Timed] | None = None
         self._arguments: Allocation | None = None
+
+    @property
+    def matrices(self) -> MatrixUnit | None:
+        """The unit that multiplies matrices of 16-bit floats."""
+        found = self.physical.matrix
+        return MatrixUnit(*found, self.physical.subgroup) if found else None
 
     @contextmanager
     def errors(self) -> Iterator[None]:
@@ -330,12 +344,20 @@ class VulkanRuntime(CountedMemory):
         kept = ctypes.create_string_buffer(compiled.kept, len(compiled.kept))
         known = vk.CacheInfo(0, len(compiled.kept), pointer_to(kept) if compiled.kept else None)
         own_cache = opened.create("PipelineCache", known)
+        fixed = vk.SubgroupSize(self.physical.subgroup) if compiled.has_matrices else None
         many = self.physical.limits.group_count[0] < (1 << 31) - 1
         try:
             for name, codes in compiled.codes.items():
                 size = _struct(codes).size
                 entry = ctypes.create_string_buffer(name.encode())
-                stage = vk.StageInfo(0, _STAGE, module, ctypes.addressof(entry), None)
+                stage = vk.StageInfo(
+                    _FULL if fixed else 0,
+                    _STAGE,
+                    module,
+                    ctypes.addressof(entry),
+                    None,
+                    after=fixed,
+                )
                 pipeline = vk.PipelineInfo(_WITH_BASE if many else 0)
                 pipeline.stage, pipeline.layout = stage, self.layout(size)
                 handle = vk.u64()

@@ -6,6 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
+import numpy as np
+
+from waifu2x.backends.gpu.device.runtime import Runtime
+
 _WORDS = 1024
 """The words of flags that are kept for further calls: a usual stack has fewer pictures."""
 
@@ -36,6 +40,29 @@ class _NoFlags:
 
 
 NO_FLAGS: Flags = _NoFlags()
+
+
+class BufferFlags:
+    """Flags in device memory, which are copied to be read."""
+
+    def __init__(self, runtime: Runtime, pictures: int) -> None:
+        """Makes flags for `pictures` pictures. May raise OutOfMemoryError."""
+        self._runtime = runtime
+        self._words = np.zeros(pictures, np.int32)
+        self._buffer = runtime.allocate(self._words.nbytes)
+        runtime.upload(self._buffer, self._words)
+        self.address = runtime.handle(self._buffer)
+
+    def take(self, pictures: int) -> list[int]:
+        """Returns the indices of flagged ones among the first pictures, and clears all flags."""
+        words = self._words[:pictures]
+        self._runtime.download(self._buffer, words)
+        if not words.any():
+            return []
+        found: list[int] = np.flatnonzero(words).tolist()
+        self._words[:] = 0
+        self._runtime.upload(self._buffer, self._words)
+        return found
 
 
 class FlagPool:

@@ -10,7 +10,6 @@ import numpy as np
 from waifu2x.backends.gpu.device.launch import KernelSpec, Launch, plain
 from waifu2x.backends.gpu.device.runtime import Argument, Buffer
 from waifu2x.backends.gpu.device.source import float_text, vector_type
-from waifu2x.backends.gpu.fp32.maps import UNIT
 from waifu2x.backends.gpu.fp32.step import Fp32Context, Fp32Step, Fp32Task
 from waifu2x.lowering.ops.attention import AttendPlanes, AttendWindows
 from waifu2x.lowering.plan.box import round_up
@@ -39,8 +38,7 @@ class _AttentionStep(Fp32Step[_Attention]):
         step = self.step
         return {
             "GROUP": self.runtime.limits.group_on_gpu(_GROUP),
-            "UNIT": UNIT,
-            "BLOCK": self.block,
+            **self.form.macros,
             "HEADS": step.heads,
             "DEPTH": step.planes // step.heads,
             "QUERY_PLANE": step.first[0],

@@ -18,7 +18,7 @@ from waifu2x.backends.gpu.device.launch import (
 )
 from waifu2x.backends.gpu.device.runtime import Argument, Buffer, Limits, Macros, Runtime
 from waifu2x.backends.gpu.fp32.activation import activation_macro
-from waifu2x.backends.gpu.fp32.maps import CHUNKS, UNIT, VectorLayout, blocks_of
+from waifu2x.backends.gpu.fp32.maps import CHUNKS, MapFormat, VectorLayout, blocks_of
 from waifu2x.backends.gpu.fp32.step import Fp32Context, Fp32Step, Fp32Task
 from waifu2x.lowering.ops.attention import CrossSums
 from waifu2x.lowering.ops.vector import GlobalAvgPool, Linear
@@ -33,11 +33,11 @@ _Sum = TypeVar("_Sum", bound=GlobalAvgPool | CrossSums)
 class SumClearing(KernelOwner):
     """Holds the kernel that zeroes all sums."""
 
-    def __init__(self, runtime: Runtime, layout: VectorLayout, block: int) -> None:
+    def __init__(self, runtime: Runtime, layout: VectorLayout, form: MapFormat) -> None:
         super().__init__(runtime)
         self._layout = layout
         group = runtime.limits.group_on_gpu(GROUP)
-        self._spec = KernelSpec("avg_pool", _macros(runtime.limits, block), group, "clear")
+        self._spec = KernelSpec("avg_pool", _macros(runtime.limits, form), group, "clear")
 
     def launch(self, vectors: Buffer, pictures: int) -> Launch:
         """Returns its launch; partial sums, which lie behind the sums, need no zeroing."""
@@ -113,7 +113,7 @@ class Fp32AvgPoolStep(Fp32SumStep[GlobalAvgPool]):
         limits, step = self.runtime.limits, self.step
         value = self.program.values[step.source.value]
         blocks, planes = blocks_of(value, self.block)[0], self.program.vectors[step.vector]
-        macros = _macros(limits, self.block, blocks, planes, value.space_to_depth, step.squared)
+        macros = _macros(limits, self.form, blocks, planes, value.space_to_depth, step.squared)
         group = limits.group_on_gpu(GROUP)
         kernels = [KernelSpec("avg_pool", macros, group, name) for name in ("sum", "add", "mean")]
         self._work = SumKernels(kernels, (CHUNKS, blocks))
@@ -152,7 +152,7 @@ class Fp32LinearStep(Fp32Step[Linear]):
 
 def _macros(
     limits: Limits,
-    block: int,
+    form: MapFormat,
     blocks: int = 1,
     planes: int = 1,
     space_to_depth: int = 1,
@@ -160,11 +160,10 @@ def _macros(
 ) -> Macros:
     return {
         "GROUP": limits.group_on_gpu(GROUP),
-        "BLOCK": block,
+        **form.macros,
         "BLOCKS": blocks,
         "PLANES": planes,
         "S2D": space_to_depth,
         "CHUNKS": CHUNKS,
         "SQUARED": int(squared),
-        "UNIT": UNIT,
     }

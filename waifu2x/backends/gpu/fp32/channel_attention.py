@@ -8,7 +8,7 @@ import numpy as np
 
 from waifu2x.backends.gpu.device.launch import KernelSpec, Launch, plain
 from waifu2x.backends.gpu.fp32.avg_pool import GROUP, Fp32SumStep, SumKernels
-from waifu2x.backends.gpu.fp32.maps import UNIT, bounds, chunks_of
+from waifu2x.backends.gpu.fp32.maps import bounds, chunks_of
 from waifu2x.backends.gpu.fp32.step import Fp32Context, Fp32Step, Fp32Task
 from waifu2x.lowering.ops.attention import ChannelWeights, CrossSums, MixPlanes
 from waifu2x.lowering.plan.box import Box
@@ -89,8 +89,7 @@ def _spec(context: Fp32Context, name: str, heads: int, depth: int, period: int) 
     most = _MEMORY_SUMS if limits.is_cpu else _REGISTER_SUMS
     macros = {
         "GROUP": group,
-        "UNIT": UNIT,
-        "BLOCK": context.block,
+        **context.form.macros,
         "HEADS": heads,
         "DEPTH": depth,
         "PERIOD": period,

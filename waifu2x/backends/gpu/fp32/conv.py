@@ -10,11 +10,10 @@ import numpy as np
 from waifu2x.backends.gpu.device.launch import KernelSpec, Launch, plain
 from waifu2x.backends.gpu.device.runtime import Argument, Limits
 from waifu2x.backends.gpu.device.source import float_text, switches
-from waifu2x.backends.gpu.fp32 import direct, winograd
+from waifu2x.backends.gpu.fp32 import direct, matrix, winograd
 from waifu2x.backends.gpu.fp32.activation import activation_macro, cheapest, join_macro
-from waifu2x.backends.gpu.fp32.conv_planes import CELL, NARROW, Planes, planes_of
+from waifu2x.backends.gpu.fp32.conv_planes import NARROW, Planes, planes_of
 from waifu2x.backends.gpu.fp32.maps import (
-    UNIT,
     Margin,
     bounds,
     picture_arguments,
@@ -22,11 +21,14 @@ from waifu2x.backends.gpu.fp32.maps import (
     source_macros,
     target_macros,
 )
+from waifu2x.backends.gpu.fp32.matrix import MatrixUnit
 from waifu2x.backends.gpu.fp32.step import Fp32Context, Fp32Step, Fp32Task
 from waifu2x.lowering.ops.conv import Conv
 from waifu2x.lowering.plan.box import Box, round_up, scaled
 
-ConvShape = direct.DirectShape | winograd.WinogradShape | winograd.WinogradVectorShape
+ConvShape = (
+    direct.DirectShape | matrix.MatrixShape | winograd.WinogradShape | winograd.WinogradVectorShape
+)
 """The division of a convolution's work among groups of work-items; its `repr` identifies it.
 
 `planes`, `rows`, `columns` and `group` are the output planes, pixel rows, pixel columns and
@@ -44,8 +46,9 @@ class Fp32ConvStep(Fp32Step[Conv]):
         super().__init__(context, number)
         program, step = self.program, self.step
         self._planes = planes = planes_of(program, step, self.block)
-        found = candidates(self.runtime.limits, planes)
+        found = candidates(self.runtime.limits, planes, context.unit)
         self._shape = shape = context.choose(number, found, f"fp32 {planes!r}")
+        self._is_checked = self.form.is_half and not planes.from_pixels
         self.share = shape.share
         self._target = program.values[step.target.value]
         self._width = round_up(planes.out_count, shape.planes)
@@ -58,8 +61,8 @@ class Fp32ConvStep(Fp32Step[Conv]):
     @property
     def margin(self) -> Margin:
         """The most pixels of its results beyond a box of whole cells."""
-        rows, columns = self._shape.rows, self._shape.columns
-        return Margin(rows - math.gcd(rows, CELL), columns - math.gcd(columns, CELL))
+        rows, columns, cell = self._shape.rows, self._shape.columns, self.form.cell
+        return Margin(rows - math.gcd(rows, cell), columns - math.gcd(columns, cell))
 
     def launch(self, task: Fp32Task) -> Launch:
         """Returns the launch for the results in a box."""
@@ -87,6 +90,7 @@ class Fp32ConvStep(Fp32Step[Conv]):
             *self._written(task, box),
             *self._residual(task, box),
             *self._bounds(task, box),
+            *((batch.flags, box.height, box.width) if self._is_checked else ()),
         )
         return self.launch_of(KernelSpec(shape.stem, macros, shape.group), groups, arguments)
 
@@ -95,8 +99,7 @@ class Fp32ConvStep(Fp32Step[Conv]):
         own = step.out_planes // step.depth_to_space**2
         vector = NARROW if planes.is_narrow and planes.block > NARROW else planes.block
         macros: dict[str, str | int] = {
-            "UNIT": UNIT,
-            "BLOCK": planes.block,
+            **self.form.macros,
             "SUB_PLANES": planes.sub_planes if step.depth_to_space > 1 else self._width,
             "SUB_BLOCKS": -(-own // planes.block),
             "STORED": planes.out_count if planes.to_pixels else round_up(planes.out_count, vector),
@@ -106,6 +109,7 @@ class Fp32ConvStep(Fp32Step[Conv]):
             **join_macro(step.join),
             **switches(
                 RESIDUAL=step.residual,
+                CHECKED=self._is_checked,
                 ZERO_OUTSIDE=target.zero_outside and not planes.to_pixels,
             ),
         }
@@ -140,7 +144,12 @@ class Fp32ConvStep(Fp32Step[Conv]):
         return task.whole(step.target.value, top, left) if self._target.zero_outside else ()
 
 
-def candidates(limits: Limits, planes: Planes) -> list[ConvShape]:
-    """Returns the shapes that a convolution can take on a device, the default first."""
-    shapes: list[ConvShape] = [*winograd.candidates(limits, planes)]
+def candidates(limits: Limits, planes: Planes, unit: MatrixUnit | None = None) -> list[ConvShape]:
+    """Returns the shapes that a convolution can take on a device, the default first; with a unit
+    for products of matrices, those for maps of 16 bits."""
+    shapes: list[ConvShape] = []
+    if unit is not None:
+        shapes += matrix.candidates(limits, planes, unit)
+    else:
+        shapes += winograd.candidates(limits, planes)
     return shapes or [*direct.candidates(limits, planes)]

@@ -11,8 +11,6 @@ from waifu2x.lowering.plan.box import round_up
 from waifu2x.lowering.program import Program
 from waifu2x.system.lazy_dataclass import dataclass
 
-CELL = 4
-"""The side in pixels of the cells by which steps are computed, for Winograd."""
 NARROW = 4
 """A value of one part and at most this number of planes is stored in vectors of this width."""
 

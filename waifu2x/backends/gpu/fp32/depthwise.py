@@ -7,7 +7,6 @@ import numpy as np
 from waifu2x.backends.gpu.device.launch import KernelSpec, Launch, plain
 from waifu2x.backends.gpu.device.source import switches, vector_type
 from waifu2x.backends.gpu.fp32.activation import activation_macro, cheapest, join_macro
-from waifu2x.backends.gpu.fp32.maps import UNIT
 from waifu2x.backends.gpu.fp32.step import Fp32Context, Fp32Step, Fp32Task
 from waifu2x.lowering.ops.conv import Depthwise
 from waifu2x.lowering.plan.box import round_up
@@ -27,8 +26,7 @@ class Fp32DepthwiseStep(Fp32Step[Depthwise]):
         self._zero_outside = self.program.values[step.target.value].zero_outside
         group = self.runtime.limits.group_on_gpu(_GROUP)
         macros: dict[str, str | int] = {
-            "UNIT": UNIT,
-            "BLOCK": block,
+            **self.form.macros,
             "VECTOR": vector_type(block),
             "GROUP": group,
             "LINE": _LINE,

@@ -1,4 +1,5 @@
-"""Defines the fp32 executor, which runs on the multiply-add units of any device."""
+"""Defines the executor for any device: fp32 on multiply-add units, and maps of 16-bit floats where
+units multiply matrices."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from waifu2x.backends.gpu.device.flags import NO_FLAGS, Flags
+from waifu2x.backends.gpu.device.flags import NO_FLAGS, BufferFlags, Flags
 from waifu2x.backends.gpu.device.launch import LaunchMaker
 from waifu2x.backends.gpu.device.peak import multiply_add_peak
 from waifu2x.backends.gpu.device.runtime import Buffer, Kernel, Runtime
@@ -20,17 +21,16 @@ from waifu2x.backends.gpu.fp32.channel_attention import (
     Fp32MixStep,
 )
 from waifu2x.backends.gpu.fp32.conv import Fp32ConvStep
-from waifu2x.backends.gpu.fp32.conv_planes import CELL
 from waifu2x.backends.gpu.fp32.depthwise import Fp32DepthwiseStep
 from waifu2x.backends.gpu.fp32.maps import (
     ALIGNMENT,
-    MAP_LIMIT,
     Maps,
     Margin,
-    block_of,
+    format_of,
     layout_of,
     vector_layout,
 )
+from waifu2x.backends.gpu.fp32.matrix import MatrixUnit
 from waifu2x.backends.gpu.fp32.norm import Fp32LayerNormStep, Fp32NormVectorStep
 from waifu2x.backends.gpu.fp32.planewise import Fp32PlanewiseStep
 from waifu2x.backends.gpu.fp32.step import Fp32Context, Fp32Step, Fp32Task
@@ -66,22 +66,32 @@ STEPS: Mapping[type[Step], Callable[[Fp32Context, int], Fp32Step[Any]]] = {
 
 
 class Fp32Executor:
-    """Runs programs in fp32. Maps are floats, in the layout of `kernels/maps.h`."""
+    """Runs programs with sums in fp32. Maps are floats, in the layout of `kernels/maps.h`."""
 
-    arithmetic = "fp32"
-    unit = (CELL, CELL)
     alignment = ALIGNMENT
-    map_limit = MAP_LIMIT
     in_place: Mapping[int, Sequence[int]] = MappingProxyType({})
     clipped = frozenset[int]()
 
-    def __init__(self, runtime: Runtime, program: Program, choose: Choose) -> None:
-        """Raises BackendError, OutOfMemoryError."""
+    def __init__(
+        self,
+        runtime: Runtime,
+        program: Program,
+        choose: Choose,
+        matrices: MatrixUnit | None = None,
+    ) -> None:
+        """With a unit for products of `matrices`, maps hold 16-bit floats, where sums stay in fp32.
+
+        Raises BackendError, OutOfMemoryError.
+        """
         self.program = program
+        self.arithmetic = "fp32" if matrices is None else "fp16 by matrices"
         self._runtime = runtime
-        self._block = block = block_of(runtime.limits)
-        self._layout = vector_layout(program, block)
-        context = Fp32Context(runtime, program, block, self._layout, choose)
+        self._matrices = matrices
+        self._form = form = format_of(runtime.limits, is_half=matrices is not None)
+        self.map_limit = form.limit
+        self.unit = (form.cell, form.cell)
+        self._layout = vector_layout(program, form.block)
+        context = Fp32Context(runtime, program, form, self._layout, choose, matrices)
         self._steps: list[Fp32Step[Any]] = []
         try:
             for number, step in enumerate(program.steps):
@@ -91,15 +101,15 @@ class Fp32Executor:
             self.close()
             raise
         self._margins = self._find_margins()
-        self._clearing = SumClearing(runtime, self._layout, block)
+        self._clearing = SumClearing(runtime, self._layout, form)
 
     def map_bytes(self, value: int, box: Box, pictures: int) -> int:
         stored = self.program.values[value]
-        layout = layout_of(stored, box, self._margins[value], self._block)
+        layout = layout_of(stored, box, self._margins[value], self._form)
         return layout.step * ALIGNMENT * pictures
 
     def launches(self, one: PassWork) -> Sequence[LaunchMaker]:
-        maps = Maps(self.program.values, self._margins, one.places, self._block)
+        maps = Maps(self.program.values, self._margins, one.places, self._form)
         task = Fp32Task(one.batch, one.work.steps, one.sums, maps, one.vectors)
         found: list[LaunchMaker] = []
         for number in sorted({*one.work.steps, *one.sums}):
@@ -109,8 +119,8 @@ class Fp32Executor:
         return found
 
     def new_flags(self, pictures: int) -> Flags:
-        """Returns NO_FLAGS: floats of 32 bits hold every value that models make."""
-        return NO_FLAGS
+        """Returns NO_FLAGS for maps of fp32, which hold every value that models make."""
+        return BufferFlags(self._runtime, pictures) if self._form.is_half else NO_FLAGS
 
     def vector_bytes(self, pictures: int) -> int:
         return self._layout.size * pictures

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from waifu2x.backends.gpu.device.runtime import Argument, Limits, Macros
-from waifu2x.backends.gpu.device.source import float_text
+from waifu2x.backends.gpu.device.source import float_text, switches
 from waifu2x.backends.gpu.executor import Batch, BufferPlace, DevicePixels
 from waifu2x.lowering.ops.attention import CrossSums
 from waifu2x.lowering.ops.vector import GlobalAvgPool
@@ -18,12 +19,14 @@ from waifu2x.networks.model import Model
 from waifu2x.system.lazy_dataclass import dataclass
 
 FLOAT_BYTES = 4
-UNIT = 64
-"""The unit, in floats, of a map's offset and of the step between pictures."""
-ALIGNMENT = UNIT * FLOAT_BYTES
-MAP_LIMIT = (1 << 31) * FLOAT_BYTES - ALIGNMENT
-"""The most bytes of a map: kernels index the floats of a picture's map by 31 bits."""
+ALIGNMENT = 256
+"""The unit, in bytes, of a map's offset and of the step between pictures."""
+CELL = 4
+"""The side in pixels of the cells of Winograd's algorithm."""
 _GPU_BLOCK = 4
+_HALF_BLOCK = 8
+HALF_VECTOR = 4
+"""The planes of a vector of maps of 16 bits, in registers."""
 CHUNKS = 64
 """The chunks of a box that are summed separately."""
 _SUM_BYTES = 8
@@ -33,9 +36,41 @@ _VECTOR_UNIT = 32
 C_TYPES = {"uint8": "uchar", "uint16": "ushort", "float32": "float"}
 
 
-def block_of(limits: Limits) -> int:
-    """Returns the number of planes in a block of maps."""
-    return limits.vector if limits.is_cpu else _GPU_BLOCK
+class MapFormat(NamedTuple):
+    """The form of a map's numbers."""
+
+    block: int
+    """The planes of a block."""
+    is_half: bool = False
+    """Whether they are floats of 16 bits."""
+
+    @property
+    def bytes(self) -> int:
+        """The bytes of a number."""
+        return FLOAT_BYTES // 2 if self.is_half else FLOAT_BYTES
+
+    @property
+    def cell(self) -> int:
+        """The side in pixels of the cells by which steps are computed: those of Winograd. Of maps
+        of 16 bits each pixel is checked, so each must be of pixels that were computed."""
+        return 1 if self.is_half else CELL
+
+    @property
+    def limit(self) -> int:
+        """The most bytes of a map: kernels index the numbers of a picture's map by 31 bits."""
+        return (1 << 31) * self.bytes - ALIGNMENT
+
+    @property
+    def macros(self) -> dict[str, str | int]:
+        """The macros of `maps.h`."""
+        return {"UNIT": ALIGNMENT, "BLOCK": self.block, **switches(HALF_MAPS=self.is_half)}
+
+
+def format_of(limits: Limits, *, is_half: bool = False) -> MapFormat:
+    """Returns the form of maps on a device; those of 16 bits are for GPUs."""
+    if is_half:
+        return MapFormat(_HALF_BLOCK, is_half=True)
+    return MapFormat(limits.vector if limits.is_cpu else _GPU_BLOCK)
 
 
 def blocks_of(value: Value, block: int) -> list[int]:
@@ -76,15 +111,15 @@ class BlockLayout:
     area: int
     """The stored pixels of a block."""
     step: int
-    """The stride between pictures, in UNITs."""
+    """The stride between pictures, in ALIGNMENTs."""
 
 
-def layout_of(value: Value, box: Box, margin: Margin, block: int) -> BlockLayout:
+def layout_of(value: Value, box: Box, margin: Margin, form: MapFormat) -> BlockLayout:
     """Returns the layout of the pixels in a box."""
     rows = -(-box.height // value.space_to_depth) + margin.rows
     pitch = -(-box.width // value.space_to_depth) + margin.columns
-    floats = sum(blocks_of(value, block)) * rows * pitch * block
-    return BlockLayout(pitch, rows * pitch, -(-floats // UNIT))
+    numbers = sum(blocks_of(value, form.block)) * rows * pitch * form.block
+    return BlockLayout(pitch, rows * pitch, -(-numbers * form.bytes // ALIGNMENT))
 
 
 @dataclass(frozen=True)
@@ -129,17 +164,17 @@ class Maps:
         values: Sequence[Value],
         margins: Sequence[Margin],
         places: Mapping[int, BufferPlace],
-        block: int,
+        form: MapFormat,
     ) -> None:
         self._values = values
         self._margins = margins
         self._places = places
-        self._block = block
+        self._form = form
 
     def __getitem__(self, value: int) -> Map:
         place, stored = self._places[value], self._values[value]
-        layout = layout_of(stored, place.box, self._margins[value], self._block)
-        return Map(place, stored, layout, self._block)
+        layout = layout_of(stored, place.box, self._margins[value], self._form)
+        return Map(place, stored, layout, self._form.block)
 
     def read(self, view: View, box: Box) -> tuple[Argument, ...]:
         """Returns the arguments MAP of a kernel that makes a box of results from a view."""

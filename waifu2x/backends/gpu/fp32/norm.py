@@ -8,7 +8,6 @@ import numpy as np
 from waifu2x.backends.gpu.device.launch import KernelSpec, Launch, plain
 from waifu2x.backends.gpu.device.runtime import Macros
 from waifu2x.backends.gpu.device.source import float_text, switches, vector_type
-from waifu2x.backends.gpu.fp32.maps import UNIT
 from waifu2x.backends.gpu.fp32.step import Fp32Context, Fp32Step, Fp32Task
 from waifu2x.lowering.ops.norm import NormPlanes, NormVector
 from waifu2x.lowering.plan.box import round_up
@@ -26,8 +25,7 @@ class Fp32LayerNormStep(Fp32Step[NormPlanes]):
         self._zero_outside = self.program.values[step.target.value].zero_outside
         group = self.runtime.limits.group_on_gpu(_GROUP)
         macros = {
-            "UNIT": UNIT,
-            "BLOCK": self.block,
+            **self.form.macros,
             "VECTOR": vector_type(self.block),
             "BLOCKS": width // self.block,
             "GROUP": group,

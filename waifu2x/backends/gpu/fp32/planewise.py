@@ -9,7 +9,7 @@ from waifu2x.backends.gpu.device.runtime import Argument
 from waifu2x.backends.gpu.device.source import float_text, switches, vector_type
 from waifu2x.backends.gpu.fp32.activation import join_macro
 from waifu2x.backends.gpu.fp32.maps import (
-    UNIT,
+    HALF_VECTOR,
     blocks_of,
     bounds,
     result_arguments,
@@ -41,12 +41,13 @@ class Fp32PlanewiseStep(Fp32Step[PlanewiseStep]):
         end = step.target.plane + planes
         # The step that writes the end of a part fills its last block with zeros.
         filled = round_up(part, block) if end == part and not self._to_pixels else end
-        self._blocks = -(-(filled - step.target.plane) // block)
+        width = min(block, HALF_VECTOR) if self.form.is_half else block
+        self._vectors = -(-(filled - step.target.plane) // width)
         macros: dict[str, str | int] = {
             "GROUP": self._group,
-            "UNIT": UNIT,
-            "BLOCK": block,
-            "VECTOR": vector_type(block),
+            **self.form.macros,
+            "WIDTH": width,
+            "VECTOR": vector_type(width),
             "PLANES": planes,
             "TARGET_PLANE": step.target.plane,
             "PART_PLANES": filled - step.target.plane,
@@ -76,7 +77,7 @@ class Fp32PlanewiseStep(Fp32Step[PlanewiseStep]):
             macros |= source_macros(batch.source, model, self.step.source)
         if self._to_pixels:
             macros |= target_macros(batch.target, model.out_planes)
-        groups = -(-box.width // self._group), self._blocks, box.height * task.pictures
+        groups = -(-box.width // self._group), self._vectors, box.height * task.pictures
         arguments = plain(
             *self._read(task),
             self.step.source.offset,
@@ -85,6 +86,7 @@ class Fp32PlanewiseStep(Fp32Step[PlanewiseStep]):
             *self._bounds(task),
             *self._factors(task),
             *self._added(task),
+            *((batch.flags,) if self.form.is_half else ()),
         )
         return self.launch_of(KernelSpec("planewise", macros, self._group), groups, arguments)
 

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from waifu2x.backends.gpu.device.launch import Launch, LaunchMaker
 from waifu2x.backends.gpu.device.runtime import Argument, Buffer, Runtime
 from waifu2x.backends.gpu.executor import Batch
-from waifu2x.backends.gpu.fp32.maps import Maps, VectorLayout, bounds
+from waifu2x.backends.gpu.fp32.maps import MapFormat, Maps, VectorLayout, bounds
+from waifu2x.backends.gpu.fp32.matrix import MatrixUnit
 from waifu2x.backends.gpu.kernel_step import KernelStep, Kind
 from waifu2x.backends.gpu.plan.tuning import Choose
 from waifu2x.lowering.plan.box import Box
@@ -23,10 +24,11 @@ class Fp32Context(NamedTuple):
 
     runtime: Runtime
     program: Program
-    block: int
-    """The planes of a block of maps."""
+    form: MapFormat
     layout: VectorLayout
     choose: Choose
+    unit: MatrixUnit | None = None
+    """The unit for products of matrices of maps of 16 bits."""
 
 
 class Fp32Task(NamedTuple):
@@ -56,7 +58,8 @@ class Fp32Step(KernelStep[Kind]):
     def __init__(self, context: Fp32Context, number: int) -> None:
         """Raises OutOfMemoryError."""
         super().__init__(context.runtime, context.program, number)
-        self.block = context.block
+        self.form = context.form
+        self.block = context.form.block
         self.layout = context.layout
 
     def upload(self, array: NDArray[Any]) -> Buffer:
