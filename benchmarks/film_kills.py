@@ -3,11 +3,10 @@
     python -m benchmarks.film_kills [--kills 30] [--frames 600] [--seed 1] [--codecs ffv1 x264]
         [--devices 1 2]
 
-A film of small frames is made in parts of one second, by one device and by two, by encoders that
-repeat themselves and by x264 as it comes. The program, or one of its processes, is killed at random
-moments and started again until enough kills are done. For each kill, it counts the frames that had
-been enlarged and are in no part; for each film that becomes complete, it compares the bytes with
-those of an unbroken run, or, for x264 as it comes, frames, times and size.
+A film of small frames is made in parts of one second, by one device and by two. The program, or
+one of its processes, is killed at random moments and started again until enough kills are done. For
+each kill, it counts the frames that had been enlarged and are in no part; for each film that
+becomes complete, it compares the bytes with those of an unbroken run.
 """
 
 from __future__ import annotations
@@ -50,10 +49,8 @@ RATE = 24
 IN_FLIGHT = 2
 WISHES = {
     "ffv1": Wish("ffv1"),
-    "x264 mbtree=0": Wish("x264", options=(("x264-params", "mbtree=0"),)),
     "x264": Wish("x264"),
 }
-SAME_SIZE = 0.03
 _PART = RATE + 1
 MOST_LOST = _PART + _PART // 4 + 1 + IN_FLIGHT + 1
 """Frames of a part, of the quarter of the next one that may be begun while an encoder codes the
@@ -135,14 +132,6 @@ def make_source(path: Path, frames: int) -> None:
         out.mux(sound.encode())
 
 
-def times_of(path: Path) -> list[int]:
-    """The times of all frames of a film."""
-    import av
-
-    with av.open(str(path)) as film:
-        return [frame.pts or 0 for frame in film.decode(video=0)]
-
-
 class Film(NamedTuple):
     """A film that is made again and again."""
 
@@ -174,17 +163,9 @@ class Film(NamedTuple):
 def trial(film: Film, whole: Path, kills: int, seconds: float, rng: random.Random) -> str:
     """Kills a film `kills` times and resumes it; returns the outcome."""
     done = finished = worst = of_workers = 0
-    sizes: list[float] = []
 
     def check() -> None:
-        made, wanted = film.target.read_bytes(), whole.read_bytes()
-        if film.codec == "x264":
-            if times_of(film.target) != times_of(whole):
-                sys.exit("other times than those of an unbroken run")
-            sizes.append(len(made) / len(wanted) - 1)
-            if abs(sizes[-1]) > SAME_SIZE:
-                sys.exit(f"{100 * sizes[-1]:+.1f} % of size against an unbroken run")
-        elif made != wanted:
+        if film.target.read_bytes() != whole.read_bytes():
             sys.exit("other bytes than those of an unbroken run")
         film.target.unlink()
 
@@ -215,11 +196,9 @@ def trial(film: Film, whole: Path, kills: int, seconds: float, rng: random.Rando
     if program.returncode:
         sys.exit(f"exit code {program.returncode}: {errors}")
     check()
-    size = f", size {100 * min(sizes):+.2f} to {100 * max(sizes):+.2f} %" if sizes else ""
-    same = "the same frames and times" if film.codec == "x264" else "the same bytes"
     return (
         f"{done} kills, {of_workers} of them of one process of two; {finished + 1} films complete,"
-        f" all {same}{size}; at most {worst} frames lost with one kill of all"
+        f" all of the same bytes; at most {worst} frames lost with one kill of all"
     )
 
 
