@@ -101,7 +101,7 @@ def check_doubled(content: bytes, source: bytes) -> None:
     np.testing.assert_array_equal(decode(content).pixels, expected)
 
 
-@pytest.mark.parametrize("existing", ["fail", "skip", "overwrite"])
+@pytest.mark.parametrize("existing", ["skip", "overwrite"])
 @pytest.mark.usefixtures("deadly")
 def test_what_was_under_way_is_made_by_another_process(
     existing: Any,
