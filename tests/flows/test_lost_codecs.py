@@ -10,6 +10,7 @@ import threading
 import zipfile
 from collections import Counter
 from dataclasses import replace
+from multiprocessing import forkserver
 from multiprocessing.reduction import recv_handle
 from pathlib import Path
 from typing import Any
@@ -417,3 +418,26 @@ def test_processes_that_die_while_they_have_nothing_to_do(
     these.start(False)
     outcomes = list(outcomes_of(these))
     assert [outcome.status for outcome in outcomes] == ["done"] * 3
+
+
+@pytest.mark.usefixtures("deadly")
+def test_the_process_that_starts_others_is_killed(tmp_path: Path, upscaler: Upscaler) -> None:
+    """Another one starts the next, and those that are there can still be ended."""
+    folder = tmp_path / "in"
+    pictures(folder, *small(8))
+    (folder / "decode-1.png").write_bytes(encode(Picture(noise(4, 5, 3)), "png"))
+    first, *rest = jobs_of(folder)
+    these: DeviceDriver
+
+    def killing() -> Any:
+        yield first
+        while sum(each.state is State.READY for each in these._crew.workers) < 4:
+            yield None
+        os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)  # type: ignore[attr-defined]
+        yield from rest
+
+    these = driver_of(killing(), upscaler, IN_PROCESSES)
+    these.start(False)
+    assert [outcome.error for outcome in outcomes_of(these)] == [""] * 9
+    assert len(list((tmp_path / "deaths").iterdir())) == 1
+    assert not processes()

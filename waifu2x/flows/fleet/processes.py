@@ -14,6 +14,7 @@ import queue
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
@@ -23,6 +24,10 @@ from typing import Any
 
 from waifu2x.system.files import remove_unfinished
 
+_STARTS = 3
+"""Attempts at starting a process: the one that starts others may have been killed."""
+_START_SECONDS = 0.1
+"""Seconds between them: it is not gone at once."""
 _reaping = threading.Lock()
 """Held while exit codes are read. Each can be read once, and multiprocessing reads those of all
 children when it starts one."""
@@ -58,7 +63,7 @@ class ChildProcess:
         self._lock = threading.Lock()
         self._sending = threading.Lock()
         """Separate from `_lock`, since a stopped process blocks its sender."""
-        self._is_started = self._is_killed = False
+        self._is_started = self._is_killed = self._has_ended = False
 
     @property
     def pid(self) -> int:
@@ -75,19 +80,23 @@ class ChildProcess:
     def start(self) -> None:
         """Starts the process. Raises EndedError."""
         with self._theirs, self._lifeline or nullcontext():
-            try:
-                prepare(self._module)
-                with _reaping:
-                    self._process.start()
-            except (OSError, EOFError) as error:
-                raise EndedError(f"cannot be started: {error}") from error
+            for left in reversed(range(_STARTS)):
+                try:
+                    prepare(self._module)
+                    with _reaping:
+                        self._process.start()
+                    break
+                except (OSError, EOFError) as error:
+                    if not left:
+                        raise EndedError(f"cannot be started: {error}") from error
+                    time.sleep(_START_SECONDS)
         with self._lock:
             self._is_started = True
             # At the end of this process, multiprocessing waits for its children, which ignore the
             # signal that it sends them.
-            self._at_exit = util.Finalize(None, self._process.kill, exitpriority=1)
+            self._at_exit = util.Finalize(None, self.kill, exitpriority=1)
             if self._is_killed:
-                self._process.kill()
+                self._kill()
 
     def send(self, message: Any) -> None:
         """Sends a message; an ended process ignores it, and `receive` shows its end."""
@@ -107,6 +116,7 @@ class ChildProcess:
         """Waits for the end of the process; returns how it ended, for people."""
         if not self._is_started:
             return "was never started"
+        self._has_ended = True
         self._join()
         code = self._process.exitcode
         if code is not None and code < 0:
@@ -124,7 +134,15 @@ class ChildProcess:
         with self._lock:
             self._is_killed = True
             if self._is_started:
-                self._process.kill()
+                self._kill()
+
+    def _kill(self) -> None:
+        if sys.platform == "win32" or self._has_ended:
+            self._process.kill()
+        else:
+            # Once the process that starts others is dead, multiprocessing takes this one for dead.
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
 
     def close(self) -> None:
         """Ends the process at once, waits for that, and closes the pipe."""
