@@ -19,7 +19,7 @@ from waifu2x.backends import accuracy
 from waifu2x.backends.call import Call
 from waifu2x.backends.gpu.backend import GpuBackend
 from waifu2x.backends.gpu.device import source
-from waifu2x.backends.gpu.fp32 import halves
+from waifu2x.backends.gpu.fp32 import halves, matrix
 from waifu2x.backends.gpu.fp32.conv_planes import Planes
 from waifu2x.backends.gpu.fp32.executor import Fp32Executor
 from waifu2x.backends.gpu.fp32.matrix import MatrixShape, MatrixUnit, candidates
@@ -150,6 +150,13 @@ def test_the_largest_product_of_16_bit_floats_summed_in_fp32_is_taken() -> None:
     others = [product(32, 32, 32, half, half), product(16, 16, 32, integer, whole)]
     assert physical._of_halves([*found, *others]) == (16, 16, 16)
     assert physical._of_halves(others) is None
+
+
+def test_the_rate_of_products_is_measured(
+    runtime: VulkanRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matrix, "_PEAK_REPEATS", 2)
+    assert matrix.matrix_peak(runtime, UNIT) > 0
 
 
 def test_a_unit_is_given_one_product_for_each_tap_and_vector() -> None:

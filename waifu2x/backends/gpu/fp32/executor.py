@@ -30,7 +30,7 @@ from waifu2x.backends.gpu.fp32.maps import (
     layout_of,
     vector_layout,
 )
-from waifu2x.backends.gpu.fp32.matrix import MatrixUnit
+from waifu2x.backends.gpu.fp32.matrix import MatrixUnit, matrix_peak
 from waifu2x.backends.gpu.fp32.norm import Fp32LayerNormStep, Fp32NormVectorStep
 from waifu2x.backends.gpu.fp32.planewise import Fp32PlanewiseStep
 from waifu2x.backends.gpu.fp32.step import Fp32Context, Fp32Step, Fp32Task
@@ -137,6 +137,8 @@ class Fp32Executor:
         return next(own.number for own in self._steps if own.owns(kernel))
 
     def peak(self) -> float:
+        if self._matrices is not None:
+            return matrix_peak(self._runtime, self._matrices)
         return multiply_add_peak(self._runtime)
 
     def share(self, number: int) -> float:

@@ -7,7 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from waifu2x.backends.gpu.device.runtime import Limits, Macros
+from waifu2x.backends.gpu.device.launch import KernelSpec
+from waifu2x.backends.gpu.device.peak import measured
+from waifu2x.backends.gpu.device.runtime import Limits, Macros, Runtime
 from waifu2x.backends.gpu.device.source import switches, vector_type
 from waifu2x.backends.gpu.fp32.conv_planes import NARROW, Planes, padded_weight
 from waifu2x.backends.gpu.fp32.maps import HALF_VECTOR
@@ -19,6 +21,7 @@ _SHAPES = ((6, 2, 2, 1, 2), (8, 2, 2, 1, 2), (4, 4, 2, 2, 1), (6, 2, 1, 1, 2), (
 """Matrices of a subgroup down and in planes, and subgroups down, across and in planes: the default
 first."""
 _VECTOR_BYTES, _VECTOR_HALVES = 16, 8
+_PEAK_SUBGROUPS, _PEAK_SIDE, _PEAK_REPEATS = 4, 4, 1024
 
 
 class MatrixUnit(NamedTuple):
@@ -37,6 +40,38 @@ class MatrixUnit(NamedTuple):
     def exists(self) -> bool:
         """Whether the device has such units."""
         return self.subgroup > 1
+
+    @property
+    def macros(self) -> Macros:
+        """The macros of `matrices.h`."""
+        return {
+            "SUB": self.subgroup,
+            "MATRIX_M": self.m,
+            "MATRIX_N": self.n,
+            "MATRIX_K": self.k,
+            **switches(HAS_UNITS=self.exists),
+        }
+
+
+def matrix_peak(runtime: Runtime, unit: MatrixUnit) -> float:
+    """Measures the most multiply-adds a second that a unit reaches, by `kernels/matrix_peak.cl`."""
+    group = _PEAK_SUBGROUPS * unit.subgroup
+    macros: Macros = {
+        "GROUP": group,
+        "SUBGROUPS": _PEAK_SUBGROUPS,
+        "SIDE": _PEAK_SIDE,
+        "REPEATS": _PEAK_REPEATS,
+        **unit.macros,
+    }
+    noise = np.random.default_rng(0).uniform(-1, 1, unit.k * (unit.m + unit.n)).astype(np.float16)
+    source = runtime.allocate(noise.nbytes)
+    try:
+        runtime.upload(source, noise)
+        work = _PEAK_SUBGROUPS * _PEAK_SIDE**2 * unit.m * unit.n * unit.k * _PEAK_REPEATS
+        spec, groups = KernelSpec("matrix_peak", macros, group), 2 * runtime.limits.compute_units
+        return measured(runtime, spec, groups, work, group * _VECTOR_BYTES, source)
+    finally:
+        source.release()
 
 
 @dataclass(frozen=True)
@@ -81,7 +116,6 @@ class MatrixShape:
         return max(staged, results) * _VECTOR_BYTES * (1 if self.unit.exists else 2)
 
     def macros(self, planes: Planes) -> Macros:
-        unit = self.unit
         return {
             "TAPS": planes.taps,
             "IN_BLOCKS": -(-planes.in_count // planes.block),
@@ -91,16 +125,12 @@ class MatrixShape:
             "VECTOR": vector_type(HALF_VECTOR),
             "WIDTH": HALF_VECTOR,
             "GROUP": self.group,
-            "SUB": unit.subgroup,
             "SUB_M": self.sub_m,
             "SUB_N": self.sub_n,
             "SUBS_Y": self.subs_y,
             "SUBS_X": self.subs_x,
             "SUBS_N": self.subs_n,
-            "MATRIX_M": unit.m,
-            "MATRIX_N": unit.n,
-            "MATRIX_K": unit.k,
-            **switches(HAS_UNITS=unit.exists),
+            **self.unit.macros,
         }
 
     def pack(self, planes: Planes, weight: NDArray[np.float32]) -> NDArray[np.float16]:
