@@ -125,7 +125,7 @@ def video(*words: str) -> Result:
 
 
 def test_the_command_line_makes_the_same_by_every_way(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     tiny()
@@ -135,6 +135,7 @@ def test_the_command_line_makes_the_same_by_every_way(
     found = video("-v", "--cluster", "local", "film.mkv", "there.mkv")
     assert found.exit_code == 0, found.stderr
     assert found.stderr.count("worker tcp://") == 2
+    assert "Exception" not in capfd.readouterr().err  # of the workers' own, at their ends
     assert Path("there.mkv").read_bytes() == whole
     for number in (3, 1):
         assert video("--shard", f"{number}/3", "film.mkv", "shards.mkv").exit_code == 0

@@ -8,6 +8,7 @@ open from group to group.
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import logging
 import pickle
@@ -485,6 +486,7 @@ class _Holder:
                 self._close()
                 self._held = _HeldPlace(self._stack, sent.opening)
                 self._key = sent.key
+                atexit.register(self._close_idle)
             self._users += 1
             held = self._held
         try:
@@ -497,8 +499,15 @@ class _Holder:
                 self._freed.notify_all()
 
     def _close(self) -> None:
+        atexit.unregister(self._close_idle)
         self._held = None
         self._stack.close()
+
+    def _close_idle(self) -> None:
+        """Closes the workplace before Python takes down the modules that it needs for that."""
+        with self._freed:
+            if not self._users:
+                self._close()
 
 
 _HELD = _Holder()
