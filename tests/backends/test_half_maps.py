@@ -26,6 +26,7 @@ from waifu2x.backends.gpu.fp32.matrix import MatrixShape, MatrixUnit, candidates
 from waifu2x.backends.vulkan import physical
 from waifu2x.backends.vulkan.compiler.generator import compile_kernels
 from waifu2x.backends.vulkan.runtime import VulkanRuntime
+from waifu2x.errors import BackendError
 from waifu2x.networks.model import Model
 from waifu2x.system import cache
 
@@ -130,7 +131,25 @@ def test_auto_takes_16_bits_where_they_are_exact_enough(
     backend = backend_of(runtime)
     network = backend.compile([obvious.random_model([3, 16, 3], seed=1)], "auto")
     assert network.arithmetic == arithmetic
-    assert ("fp16 is too coarse, using fp32" in caplog.text) == (arithmetic == "fp32")
+    assert ("fp16 is too coarse or fails, using fp32" in caplog.text) == (arithmetic == "fp32")
+    network.close()
+
+
+def test_auto_takes_fp32_where_a_driver_refuses_the_kernel(
+    runtime: VulkanRuntime, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(cache.DIRECTORY_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(accuracy, "_SIDE", 24)
+    build = runtime.build
+
+    def refuse(stem: str, macros: Any) -> Any:
+        if stem == "matrix":
+            raise BackendError("its driver does not take the code", "update the driver")
+        return build(stem, macros)
+
+    monkeypatch.setattr(runtime, "build", refuse)
+    network = backend_of(runtime).compile([obvious.random_model([3, 16, 3], seed=1)], "auto")
+    assert network.arithmetic == "fp32"
     network.close()
 
 
