@@ -15,6 +15,8 @@ from waifu2x.lowering.plan.support import Support
 
 _CELL = 4
 """The side, in pixels, of the squares in which changes are told."""
+_LOOKED = 32
+"""Rows from one that is looked at first to the next, and pixels of the pieces of such a row."""
 _STRIP = 128
 """Rows that are compared together, so that they stay in a core's cache."""
 _BORDER = 10
@@ -84,6 +86,8 @@ class AreaFinder:
         """Returns the areas of a frame whose results may differ from the kept frame's, none where
         the frames are equal; None if the whole frame takes less time. Planes are (rows, columns)
         in the film's format."""
+        if _differs_all_over(kept[0], planes[0]):
+            return None
         changed = self._changed(kept, planes)
         if not changed.any():
             return ()
@@ -223,6 +227,16 @@ class AreaFinder:
             begin = (length - rows) // self._unit * self._unit
             rows = length - begin
         return begin, rows
+
+
+def _differs_all_over(one: NDArray[Any], other: NDArray[Any]) -> bool:
+    """Returns whether too much has changed for areas, by a few rows of two planes alone."""
+    width = one.shape[1] // _LOOKED * _LOOKED
+    rows = slice(_LOOKED // 2, None, _LOOKED)
+    differ = np.not_equal(one[rows, :width], other[rows, :width])
+    if not differ.size:
+        return False
+    return bool(differ.reshape(-1, _LOOKED).any(axis=1).mean() > _WORTHWHILE)
 
 
 def _hull(
