@@ -103,6 +103,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "<_instead(name)>": (
         "-m tinny/x a.png o.png", "models list", "-m vgg_7 --backend numpy a.png o.png"
     ),
+    "make it as large as the picture": (
+        "--mask narrow.png a.png o.png +", "--mask b.png a.png o.png +"
+    ),
     "give --name SET": (
         "models import sets/noise1_model.json own",
         "models import --name my sets/noise1_model.json own"
@@ -205,6 +208,13 @@ UNTRIED: dict[str, tuple[str, ...]] = {
         "<instead>",
         "<self._resume>",
         "<self.remedy>",
+    ),
+    "VapourSynth does not run on every Python; its own tests do what clips here can": (
+        "choose an even size, or convert it to 4:4:4",
+        "convert it first, by resize.Bicubic",
+        "convert it to RGBS, or to YUV of 4:2:0, 4:2:2 or 4:4:4 with up to 16 bits",
+        "convert it, by resize.Bicubic(matrix=1)",
+        "use waifu2x video for it",
     ),
     "a test can install no driver and no package": (
         "<INSTALL>",
@@ -416,6 +426,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Path("folder").mkdir()
         for name in ("a.png", "b.png", "there.png", "folder/c.png"):
             Image.fromarray(pixels).save(name)
+        Image.fromarray(pixels[:, :5]).save("narrow.png")
         Path("1x.safetensors").write_bytes(safetensors(compact(1)))
         if importlib.util.find_spec("av"):
             _films()
