@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -87,7 +86,6 @@ _KINDS: dict[str, Callable[[NodeCall], Value | list[Value]]] = {
     **dict.fromkeys(("Identity", "Dropout", "Cast"), _identity),
 }
 """The function of each operator that reads a map."""
-_OF_A_PICTURE = (1, 3)
 _OF_FRAMES = range(9, 3 * MOST_FRAMES + 1, 6)
 """Planes of three, five and more frames of a film, the earliest first."""
 _LEAST_MADE = 64 << 20
@@ -150,10 +148,13 @@ class _Walk:
             raise ModelError(f"{self._name}: it takes whole numbers: not supported")
         if len(entry.dims) != 4 or entry.dims[0] not in (None, 1):
             raise ModelError(f"{self._name}: it takes something other than one picture")
-        for known, axis in product((_OF_A_PICTURE, _OF_FRAMES), (1, 3)):
+        for axis in (1, 3):
             planes = entry.dims[axis]
-            if planes is not None and planes in known:
+            if planes in (1, 3):
                 return planes, axis == 3
+        planes = entry.dims[1]  # the last may as well be columns
+        if planes is not None and planes in _OF_FRAMES:
+            return planes, False
         raise ModelError(
             f"{self._name}: it takes a picture of {entry.dims[1] or 'any number of'} planes"
         )
