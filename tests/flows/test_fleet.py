@@ -11,10 +11,12 @@ import pytest
 
 from waifu2x.errors import BackendError, ClusterError, DeviceError, ImageError
 from waifu2x.flows.fleet.messages import (
+    Begun,
     Broken,
     Done,
     Failed,
     Lost,
+    Noticed,
     Opened,
     Order,
     Report,
@@ -144,6 +146,30 @@ def test_a_lost_worker_is_replaced_and_its_task_done_again() -> None:
     assert told.endswith(": its process was killed: goes on in another process")
     (again,) = [each for worker in workers for each in worker.sent[1:] if each.repeated]
     assert again.work == 3
+
+
+def test_reports_after_a_loss_count_no_more() -> None:
+    """Another worker may have the task by then."""
+
+    class Late(Squarer):
+        can_restart = False
+
+        def _report(self, report: Report) -> None:
+            super()._report(report)
+            if isinstance(report, Lost):
+                number = self.sent[-1].number
+                for late in (Begun(number), Noticed(number, "late"), Done(number, -1)):
+                    self._tell(late)
+                self._tell(Withdrawn([number]))
+
+    notices: list[str] = []
+    fleet = Fleet([Late("late", dies_on(3)), Squarer("other", squared)])
+    fleet.hooks = Hooks(on_notice=lambda task, text: notices.append(text))
+    with closing(fleet):
+        fleet.open()
+        outcomes = list(fleet.run(map(Number, range(6))))
+    assert sorted(outcomes) == [0, 1, 4, 9, 16, 25]
+    assert not notices
 
 
 def test_a_task_on_which_three_are_lost_is_to_blame() -> None:

@@ -414,32 +414,43 @@ class Fleet:
         elif isinstance(event, _Joined):
             self._members.append(member)
             self._start(member)
-        elif isinstance(event, Done):
-            assigned = member.tasks.pop(event.number)
-            member.done += assigned.task.weight
-            member.has_made = True
-            member.state = State.BUSY if member.tasks else State.READY
-            self._outcomes.put((assigned.task.done(event.outcome),))
-        elif isinstance(event, Begun):
-            member.tasks[event.number].is_waiting = False
+        elif isinstance(event, (Begun, Noticed, Done)):
+            # A worker may send reports on tasks that were taken from it when it was lost.
+            if (assigned := member.tasks.get(event.number)) is not None:
+                self._handle_task(member, assigned, event)
         elif isinstance(event, Advanced):
             for number, part in event.parts.items():
                 if number in member.tasks:
                     self.hooks.on_progress(member.tasks[number].task, part)
-        elif isinstance(event, Noticed):
-            self.hooks.on_notice(member.tasks[event.number].task, event.text)
         elif isinstance(event, Logged):
             self._say(event.text)
         elif isinstance(event, Opened):
             self._greet(member, event)
         elif isinstance(event, Withdrawn):
             for number in event.numbers:
-                del member.tasks[number]
-            member.state = State.BUSY if member.tasks else State.READY
+                self._take_back(member, number)
         elif isinstance(event, Broken):
             self._end(member, event.fault)
         elif isinstance(event, Lost):
             self._bury(member, event.why)
+
+    def _handle_task(
+        self, member: _Supervised, assigned: _Assigned, report: Begun | Noticed | Done
+    ) -> None:
+        if isinstance(report, Begun):
+            assigned.is_waiting = False
+        elif isinstance(report, Noticed):
+            self.hooks.on_notice(assigned.task, report.text)
+        else:
+            member.done += assigned.task.weight
+            member.has_made = True
+            self._take_back(member, report.number)
+            self._outcomes.put((assigned.task.done(report.outcome),))
+
+    def _take_back(self, member: _Supervised, number: int) -> None:
+        """Takes a task from a worker, unless it was taken when that was lost."""
+        if member.tasks.pop(number, None) is not None:
+            member.state = State.BUSY if member.tasks else State.READY
 
     def _handle_given(self, event: _Event) -> None:
         """Handles what the feeder or the user has sent."""
