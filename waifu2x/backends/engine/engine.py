@@ -83,6 +83,8 @@ class Engine:
         """Networks by the identities of their models, which they hold; oldest use first."""
         self._closing = 0
         """The number of networks without leases that are being freed."""
+        self._freed = 0
+        """The number of networks that have been freed."""
         self._is_closed = False
 
     def network(self, models: Sequence[Model]) -> Network:
@@ -169,6 +171,7 @@ class Engine:
         with ExitStack() as held:
             is_first = True
             while True:
+                freed = self._freed
                 try:
                     with self._running(shared) as network:
                         return work(network)
@@ -176,7 +179,7 @@ class Engine:
                     if is_first:
                         held.enter_context(self._needing_room)
                         is_first = False
-                    if not self._make_room(shared):
+                    if not self._make_room(shared, freed):
                         raise
 
     @contextmanager
@@ -214,14 +217,18 @@ class Engine:
         finally:
             with self._lock:
                 self._closing -= 1
+                self._freed += 1
                 self._room_made.notify_all()
 
-    def _make_room(self, asking: _Shared) -> bool:
+    def _make_room(self, asking: _Shared, freed: int) -> bool:
         """Frees the least recently used idle network, or waits until a call has ended or a network
-        is freed. Returns False if there is no other network."""
+        is freed. Returns False if there is no other network, nor was one after `freed` of them had
+        been freed."""
         with self._lock:
             others = [one for one in self._shared.values() if one is not asking]
             dropped = next((one for one in others if one.network and not one.callers), None)
+            if dropped is None and self._freed != freed:
+                return True
             if dropped is None:
                 callers = [thread for one in others for thread in one.callers]
                 # A thread must not wait for a call of its own to another network.
@@ -232,6 +239,8 @@ class Engine:
             network, dropped.network = dropped.network, None
         if network is not None:
             network.close()
+            with self._lock:
+                self._freed += 1
         return True
 
 
