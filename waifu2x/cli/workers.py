@@ -72,7 +72,7 @@ def runner_of(
     """Returns the jobs in the best order, and their runner; starts the processes that it needs.
     With `address`, a cluster runs them; with `watching`, more jobs will come. Without `make_film`
     no job is a film."""
-    pictures = jobs.where(lambda source, _: not _is_film(source))
+    pictures = jobs.where(lambda source, _: not film.is_film(source))
     open_pictures: Callable[[], AbstractContextManager[Runner]]
     if address is not None:
         open_pictures = partial(_on_cluster, work, address)
@@ -95,7 +95,7 @@ def runner_of(
 def is_many(jobs: JobList) -> bool:
     """Returns whether there are enough pictures for codecs to use processes; an archive always
     is."""
-    return sum(not _is_film(source) for source, _ in jobs.names) >= _MANY or any(
+    return sum(not film.is_film(source) for source, _ in jobs.names) >= _MANY or any(
         source.lower().endswith(ARCHIVES_READ) for source, _ in jobs.names
     )
 
@@ -128,12 +128,8 @@ def films_last(jobs: JobList) -> JobList:
     """Returns the jobs with films last: no picture waits for hours of a film."""
     from waifu2x.flows.batch.plan import JobList
 
-    names = sorted(jobs.names, key=lambda names: _is_film(names[0]))
+    names = sorted(jobs.names, key=lambda names: film.is_film(names[0]))
     return JobList(jobs.folder, jobs.target, names)
-
-
-def _is_film(name: str) -> bool:
-    return name.rpartition(".")[2].lower() in film.READABLE
 
 
 @contextmanager

@@ -110,7 +110,7 @@ def batch(
     wanted = planned.jobs.where(is_chosen)
     if failures is not None and not wanted:
         report.tell(f"{retried}: nothing that failed is in {folder}")
-    has_films = watching or any(film.is_film(Path(source)) for source, _ in planned.jobs.names)
+    has_films = watching or any(film.is_film(source) for source, _ in planned.jobs.names)
     more = look if watching else None
     files = Files(planned, wanted, more, is_chosen, films if has_films else None)
     if not make(files, options, output, run):

@@ -102,7 +102,7 @@ def check_no_films(words: Words) -> None:
     output = words.output
     makes_film = output is not None and Path(output).suffix[1:].lower() in film.WRITABLE
     for name in words.inputs:
-        if film.is_film(Path(name)) and Path(name).is_file():
+        if film.is_film(name) and Path(name).is_file():
             made = output if makes_film or (output or "").lower().endswith(".gif") else "OUT"
             raise click.UsageError(f"{name}: it is a film; use `waifu2x video {name} {made}`.")
         if makes_film and film.is_animation(Path(name)):

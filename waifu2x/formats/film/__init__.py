@@ -29,9 +29,11 @@ _LOOKED_AT = 1 << 12
 """Bytes of such a file; no recording goes that far without a null byte."""
 
 
-def is_film(path: Path) -> bool:
+def is_film(path: Path | str) -> bool:
     """Returns whether the name of a file has the extension of a film."""
-    return path.suffix[1:].lower() in READABLE
+    name = path if isinstance(path, str) else path.name
+    # Folders hold many thousands of names, and most need no Path of their own.
+    return name.rpartition(".")[2].lower() in READABLE and bool(Path(name).suffix)
 
 
 def is_text(path: Path) -> bool:
@@ -55,7 +57,7 @@ def result_extension(suffix: str) -> str:
 
 def holds_parts(name: str) -> bool:
     """Returns whether a folder's name is that of the parts of an unfinished film."""
-    return name.endswith(PARTS) and is_film(Path(name.removesuffix(PARTS)))
+    return name.endswith(PARTS) and is_film(name.removesuffix(PARTS))
 
 
 def is_animation(path: Path) -> bool:
