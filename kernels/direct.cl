@@ -75,14 +75,8 @@ direct(SOURCE_ARGUMENTS, const GLOBAL VECTOR *RESTRICT weights, const GLOBAL VEC
 #else
     FIND(source, BLOCK, picture);
 #endif
-#ifdef TARGET_TYPE
-    FIND_PIXELS(picture);
-#else
-    FIND(target, BLOCK, picture);
-#endif
-#ifdef RESIDUAL
-    FIND(residual, BLOCK, picture);
-#endif
+    FIND_TARGET(picture);
+    FIND_RESIDUAL(picture);
 
     VECTOR sums[LINE][VECTORS];
     UNROLL for (int v = 0; v < VECTORS; v++) {

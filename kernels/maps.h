@@ -50,6 +50,18 @@
                 (sizeof(*name) / ELEMENT_BYTES) +                                                  \
             (Wide)name##_first * (block) / (sizeof(*name) / ELEMENT_BYTES)
 
+// The same for the target, which may be pixels (see levels.h), and for a residual, if there is one.
+#ifdef TARGET_TYPE
+#define FIND_TARGET(picture) FIND_PIXELS(picture)
+#else
+#define FIND_TARGET(picture) FIND(target, BLOCK, picture)
+#endif
+#ifdef RESIDUAL
+#define FIND_RESIDUAL(picture) FIND(residual, BLOCK, picture)
+#else
+#define FIND_RESIDUAL(picture)
+#endif
+
 DEVICE int floor_divide(int a, int b) { return a / b - (a % b < 0); }
 
 // The place of a picture's pixel in one direction, or -1 where the border is zero.

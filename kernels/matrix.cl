@@ -103,14 +103,8 @@ matrix(MAP(const GLOBAL half *RESTRICT, source), const GLOBAL half *RESTRICT wei
     const int n_own = subgroup % SUBS_N * SUB_N * MATRIX_N;
 
     FIND(source, BLOCK, picture);
-#ifdef TARGET_TYPE
-    FIND_PIXELS(picture);
-#else
-    FIND(target, BLOCK, picture);
-#endif
-#ifdef RESIDUAL
-    FIND(residual, BLOCK, picture);
-#endif
+    FIND_TARGET(picture);
+    FIND_RESIDUAL(picture);
     const GLOBAL half *from = source + (y_group * source_pitch + x_group) * BLOCK;
     weights += GROUP_ID(0) * (CHUNKS * WEIGHT_ITEMS * BLOCK);
 

@@ -157,14 +157,8 @@ planewise(
 #else
     FIND(source, BLOCK, picture);
 #endif
-#ifdef TARGET_TYPE
-    FIND_PIXELS(picture);
-#else
-    FIND(target, BLOCK, picture);
-#endif
-#ifdef RESIDUAL
-    FIND(residual, BLOCK, picture);
-#endif
+    FIND_TARGET(picture);
+    FIND_RESIDUAL(picture);
 #ifdef FACTORS
 #ifdef SHIFTS
     const GLOBAL float *shifts = factors + shifts_first + picture * factors_step;
